@@ -145,7 +145,10 @@ async fn a_handle_without_quarantine_refuses_a_namespace_that_has_one_and_no_oth
     let (servers, _) = admitted(3).await;
     let off = Redlock::builder().nodes(servers.urls()).quarantine(Quarantine::Off);
     let error = off.clone().build().unwrap().try_lock("a").await.unwrap_err();
-    assert!(error.to_string().contains("other clients use this prefix with a quarantine"), "{error}");
+    assert!(
+        error.to_string().contains("other clients use this prefix with a quarantine"),
+        "{error}"
+    );
     let elsewhere = off.prefix("elsewhere:").build().unwrap();
     elsewhere.try_lock("a").await.unwrap().release().await.unwrap();
 }

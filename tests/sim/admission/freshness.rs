@@ -110,7 +110,10 @@ async fn a_namespace_that_was_converted_is_noticed_without_a_new_connection() {
     other(&masters).init_with(again).await.unwrap();
     sleep(STALE).await;
     let error = off.try_lock(RESOURCE).await.unwrap_err();
-    assert!(error.to_string().contains("other clients use this prefix with a quarantine"), "{error}");
+    assert!(
+        error.to_string().contains("other clients use this prefix with a quarantine"),
+        "{error}"
+    );
 }
 
 /// What has a handle read what its masters are.

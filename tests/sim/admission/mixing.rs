@@ -14,7 +14,10 @@ async fn a_handle_without_quarantine_refuses_a_namespace_that_has_one() {
     let (masters, _) = masters(3);
     let redlock = trusting_handle(&masters).build().unwrap();
     let error = redlock.try_lock(RESOURCE).await.unwrap_err();
-    assert!(error.to_string().contains("other clients use this prefix with a quarantine"), "{error}");
+    assert!(
+        error.to_string().contains("other clients use this prefix with a quarantine"),
+        "{error}"
+    );
     assert_eq!(copies(&masters), 0, "nothing is left");
     assert_eq!(redlock.init().await.unwrap_err(), InitError::Off);
 }

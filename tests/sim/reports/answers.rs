@@ -186,7 +186,11 @@ async fn addresses_that_swap_their_servers_count_again() {
     addresses[0].lead_to(&servers[1]).await;
     let guard = redlock.lock(RESOURCE).min_copies(3).await.unwrap();
     assert_eq!(guard.copies(), 2, "one server is one master: {}", guard.votes());
-    assert!(guard.votes().to_string().contains("duplicate address of address-1"), "{}", guard.votes());
+    assert!(
+        guard.votes().to_string().contains("duplicate address of address-1"),
+        "{}",
+        guard.votes()
+    );
     guard.release().await.unwrap();
     addresses[1].lead_to(&servers[0]).await;
     let guard = full(&redlock, &servers).await;

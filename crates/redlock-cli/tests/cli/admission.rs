@@ -125,7 +125,10 @@ fn init_takes_a_floor_below_two_to_the_53() {
     assert!(!floored.err.contains("--floor"), "{floored:?}");
     let again = ask(&servers, ["init", "--yes", "--far-floor", "--floor", "4000000000000000"]);
     assert!(again.success().contains("admitted -> admitted"), "{again:?}");
-    let said = format!("note: --floor has no effect on {}, which were already admitted", servers[0].name());
+    let said = format!(
+        "note: --floor has no effect on {}, which were already admitted",
+        servers[0].name()
+    );
     assert!(again.err.contains(&said), "{again:?}");
 }
 
@@ -321,7 +324,10 @@ fn masters_that_restart_empty_beside_one_that_is_paused_are_not_called_brand_new
     assert_eq!(answer.code, 69, "{answer:?}");
     let cause = answer.cause();
     assert_eq!(cause.matches("not admitted: new, or lost its data").count(), 2, "{cause}");
-    assert!(!cause.contains("if these masters are new") && !cause.contains("redlock init"), "{cause}");
+    assert!(
+        !cause.contains("if these masters are new") && !cause.contains("redlock init"),
+        "{cause}"
+    );
 }
 
 /// The number before `words`, which stand behind it.

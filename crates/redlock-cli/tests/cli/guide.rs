@@ -195,7 +195,10 @@ fn use_as_the_user(server: &RedisServer) {
     let acquired = ask(&["-v", "acquire", "k"]);
     let token = acquired.success().split(' ').next().unwrap();
     let status = ask(&["status", "k"]);
-    assert!(!status.success().contains("cannot wake waiting clients"), "waiters are woken: {status:?}");
+    assert!(
+        !status.success().contains("cannot wake waiting clients"),
+        "waiters are woken: {status:?}"
+    );
     assert!(ask(&["status"]).success().starts_with("k  held by "));
     ask(&["extend", "k", token]).success();
     ask(&["run", "once", "--fire", "7", "--", "true"]).success();

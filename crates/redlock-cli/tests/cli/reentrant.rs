@@ -160,7 +160,8 @@ fn a_lock_that_was_left_behind_is_not_entered() {
     let said = poll("it has ended", || {
         fs::read_to_string(&out).ok().filter(|said| said.ends_with("75\n"))
     });
-    let why = "redlock: cannot reuse the lock on k: the outer `redlock run` or its command has exited";
+    let why =
+        "redlock: cannot reuse the lock on k: the outer `redlock run` or its command has exited";
     assert!(said.starts_with(why), "{said}");
     assert!(said.contains(&servers[0].name()), "{said}");
     assert!(!scratch.file("run").exists());

@@ -186,7 +186,8 @@ fn a_server_without_tls_is_not_only_silent() {
         "not connected: no answer to the TLS handshake: the server may not speak TLS on this port";
     assert!(answer.cause().contains(said), "{answer:?}");
     let doctor = answer_of(redlock(&url, &files, &files).arg("doctor"));
-    let cure = "fix:    if this port does not speak TLS, write redis://, or give the port that does;";
+    let cure =
+        "fix:    if this port does not speak TLS, write redis://, or give the port that does;";
     assert!(doctor.out.contains(cure), "{doctor:?}");
 }
 

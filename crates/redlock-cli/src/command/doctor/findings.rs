@@ -276,7 +276,11 @@ fn future_mark(mark: &str) -> Finding {
     let what = format!("has an invalid completion mark: {mark}");
     let impact = "a clock was ahead when the mark was written, or --fire was not in seconds; until \
         the mark is removed, the job runs every time or never";
-    Finding::warning(what, impact, "redlock release --force --mark NAME removes it from all masters")
+    Finding::warning(
+        what,
+        impact,
+        "redlock release --force --mark NAME removes it from all masters",
+    )
 }
 
 fn foreign_queue(key: &str) -> Finding {

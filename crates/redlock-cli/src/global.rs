@@ -25,8 +25,8 @@ pub(crate) struct Global {
     /// read command lines.
     #[arg(id = "node", long, value_name = "URL", global = true)]
     pub(crate) nodes: Vec<String>,
-    /// How long each master has for its answer [default: 50ms, or a tenth of the TTL]
-    /// [env: REDLOCK_NODE_TIMEOUT]
+    /// Time limit for each master's answer [default: 50ms, or a tenth of the TTL] [env:
+    /// REDLOCK_NODE_TIMEOUT]
     #[arg(
         long,
         value_name = "D",
@@ -35,11 +35,11 @@ pub(crate) struct Global {
         value_parser = duration::parse
     )]
     pub(crate) node_timeout: Option<Duration>,
-    /// What every key on the masters begins with [default: nothing] [env: REDLOCK_PREFIX]
+    /// Prefix of every key on the masters [default: none] [env: REDLOCK_PREFIX]
     #[arg(long, value_name = "TEXT", global = true)]
     pub(crate) prefix: Option<OsString>,
-    /// The largest TTL, where no master has a record of it yet; `redlock init --max-ttl D` raises
-    /// what they have [default: 60s] [env: REDLOCK_MAX_TTL]
+    /// Largest TTL while the masters have no record; change it later with `redlock init --max-ttl`
+    /// [default: 60s] [env: REDLOCK_MAX_TTL]
     #[arg(
         long,
         value_name = "D",
@@ -48,8 +48,8 @@ pub(crate) struct Global {
         value_parser = duration::parse
     )]
     pub(crate) max_ttl: Option<Duration>,
-    /// Whether a master that may have lost its locks is kept from voting for 1.1 times the
-    /// largest TTL; the same for all clients [default: on] [env: REDLOCK_QUARANTINE]
+    /// Keep a master that may have lost data from voting for 1.1 × max-ttl; same for all clients
+    /// [default: on] [env: REDLOCK_QUARANTINE]
     #[arg(
         long,
         value_name = "on|off",
@@ -57,17 +57,15 @@ pub(crate) struct Global {
         value_parser = PossibleValuesParser::new(["on", "off"]).try_map(quarantine)
     )]
     pub(crate) quarantine: Option<Quarantine>,
-    /// No fencing tokens: the published algorithm, and with --no-queue no command more. Needed for
-    /// masters before Redis 6.2; before 6.0, or without CLIENT TRACKING, --quarantine off is needed,
-    /// too [env: REDLOCK_PLAIN]
+    /// Plain Redlock without fencing tokens (required before Redis 6.2). Before Redis 6.0, or
+    /// without CLIENT TRACKING, also use --quarantine off [env: REDLOCK_PLAIN]
     #[arg(long, global = true)]
     pub(crate) plain: bool,
-    /// Wait without a queue: the process that asks at the right moment gets the lock. For locks shared with
-    /// clients that know no queue [env: REDLOCK_QUEUE=off]
+    /// Don't queue: the first client to try when the lock is free gets it. Use it when sharing
+    /// locks with clients that cannot queue [env: REDLOCK_QUEUE=off]
     #[arg(long, global = true)]
     pub(crate) no_queue: bool,
-    /// A name in the lock, for people who ask who holds it: 1 to 64 of A-Z a-z 0-9 . _ @ : -
-    /// [default: user@host:pid]
+    /// Label shown by `redlock status`: 1 to 64 of A-Z a-z 0-9 . _ @ : - [default: user@host:pid]
     /// [env: REDLOCK_LABEL]
     #[arg(long, value_name = "TEXT", global = true)]
     pub(crate) label: Option<OsString>,
@@ -81,7 +79,7 @@ pub(crate) struct Global {
     /// Its private key, a PEM file [env: REDLOCK_TLS_KEY]
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) tls_key: Option<PathBuf>,
-    /// Say on stderr what each master answered, and how long it took
+    /// Print each master's answer and latency to stderr
     #[arg(short, long, global = true, help_heading = None::<&str>)]
     pub(crate) verbose: bool,
     /// No line on stderr if another client holds the lock; `run`: nothing on stderr at all if it

@@ -13,10 +13,10 @@ Examples:
   Five masters, named once:
     export REDLOCK_NODES=redis://m1,redis://m2,redis://m3,redis://m4,redis://m5
 
-  A cron job that many hosts start and one runs, once in 12 hours; the others leave quietly:
+  A cron job that many hosts start and one runs, once in 12 hours; the others exit quietly:
     redlock run nightly-report --once-in 12h --wait 2h -q -E 0 -- /usr/local/bin/report
 
-  One deployment at a time, in the order in which they came, and never two:
+  One deployment at a time, in order of arrival:
     redlock run deploy --wait forever -- make deploy
 
   A lock over several steps of a script:
@@ -25,81 +25,80 @@ Examples:
     redlock extend build \"$token\" --ttl 60s
     redlock release build \"$token\"
 
-  Who holds it? And what is held at all?
+  Show who holds a lock, and list all held locks:
     redlock status deploy
     redlock status
 
-  A lock that is stuck, because its holder is gone and it does not expire:
+  Delete a stuck lock whose holder is gone and that does not expire:
     redlock release --force deploy
 
-  What packages install:
+  Install completions and the man page:
     redlock generate completions bash > /usr/share/bash-completion/completions/redlock
     redlock generate man > /usr/share/man/man1/redlock.1
 
-  Masters that are brand-new; and what is wrong with masters:
+  Let new masters vote, and check the masters:
     redlock init
     redlock doctor
 
-  Masters to play with, in another terminal:
+  Start local masters for testing, in another terminal:
     redlock dev
 
 Exit codes:
-  0    done, or done before (`run --once-in`, `--fire`); `status`: one token holds a majority
-  1    the lock was not ours (`extend`, `release`); `status`: a majority is free;
-       `doctor`: findings; `init`, `release --force`: the question was answered with no
+  0    success, or already completed (`run --once-in`, `--fire`); `status`: the lock is held
+  1    the lock was not held by this token (`extend`, `release`); `status`: the lock is free;
+       `doctor`: errors or warnings; `init`, `release --force`: not confirmed
   64   wrong usage or bad input
   69   no quorum: too few voting masters answered; `status`: undecided
   74   the result cannot be printed
-  75   held by another until the wait ran out (-E changes it)
+  75   another client held the lock until the wait ran out (-E changes this code)
   79   the lock was lost while the command ran
   126  `run`: the command cannot be run
   127  `run`: the command is not found
-  `run` ends with the code of its command, or 128 + the signal that ended it.
-  Whenever the code is not that of the command, one line on stderr that starts with
-  `redlock:` has the cause and what each master answered. There is none with `-E 0` or `-q`
-  when another holds the lock. With `-q`, a `run` that exits with 0 or with the code of -E
-  prints nothing itself. Lines that start with `note:` are for people.
+  `run` exits with the code of its command, or 128 + the signal that killed it.
+  For any other code, one line on stderr starts with `redlock:` and has the cause and each
+  master's answer. It is omitted with `-E 0` or `-q` if another client holds the lock. With
+  `-q`, a `run` that exits with 0 or with the code of -E prints nothing itself. Lines that start
+  with `note:` are informational; don't parse them.
 
 Environment:
   REDLOCK_NODES         the masters, separated by commas
-  REDLOCK_NODES_FILE    a file with one master on each line; a line that begins with # is a
-                        comment
+  REDLOCK_NODES_FILE    a file with one master per line; lines that begin with # are comments
   REDLOCK_NODE_TIMEOUT, REDLOCK_PREFIX, REDLOCK_MAX_TTL, REDLOCK_QUARANTINE,
   REDLOCK_LABEL, REDLOCK_TLS_CA, REDLOCK_TLS_CERT, REDLOCK_TLS_KEY
-                        as the options; --node wins over REDLOCK_NODES, and that over the file
-  REDLOCK_PLAIN         1 for --plain, 0 for none
-  REDLOCK_QUEUE         off for --no-queue, on for none
-  A variable that is empty counts as unset.
+                        the same as the options; --node overrides REDLOCK_NODES, which overrides
+                        REDLOCK_NODES_FILE
+  REDLOCK_PLAIN         1 for --plain, 0 for the default
+  REDLOCK_QUEUE         off for --no-queue, on for the default
+  Empty variables are ignored.
 
-What masters answer:
-  granted, held (and its TTL), free, not ours, pending (it was not waited for),
-  granted but ballot refused, because that master had accepted a larger one; the lock is given
-  up, no client has it, and the next attempt uses a larger ballot. And why it is not known:
-  timed out             it was not connected within 1s, or did not answer within the node
-                        timeout: --node-timeout
+Answers of the masters:
+  granted, held (with its TTL), free, not ours, pending (no answer was needed), or
+  granted but ballot refused: that master had accepted a larger ballot. No client gets the lock,
+  and the next attempt uses a larger ballot. If the answer is not known, the reason follows:
+  timed out             not connected within 1s, or no answer within the node timeout
+                        (--node-timeout)
   connection refused    nothing listens there
-  connection closed     the connection broke with the request on its way
-  not connected: ...    such as a name that is not found, or a certificate: --tls-ca;
-                        `still connecting` when a majority was connected sooner
-  error reply: ...      such as a wrong password, or a user without rights
-  not admitted: ...     a replica or a cluster node, which may not vote; a master that takes no
-                        ballots: --plain; with --plain, one that cannot report a loss of data:
-                        --quarantine off; or one that may have lost a lock, and when it
-                        votes again if a client stays, and if clients come and go:
-                        --quarantine
-  duplicate address ... the same server as another one
+  connection closed     the connection broke while the request was under way
+  not connected: ...    for example an unknown host name, or a certificate (--tls-ca);
+                        `still connecting` if a majority was connected earlier
+  error reply: ...      for example a wrong password, or missing rights
+  not admitted: ...     a replica or a cluster node, which is not allowed to vote; a master
+                        without fencing-token support (--plain); with --plain, a master that
+                        cannot report data loss (--quarantine off); or a master that may have
+                        lost a lock, with the time at which it votes again (--quarantine)
+  duplicate address ... a second address of a server in the list
 
-Objects of --json:
-  `key` is KEY itself if it is UTF-8. Otherwise `key` is null and `key_encoded` has it
+JSON objects:
+  `key` is KEY itself if it is UTF-8. Otherwise `key` is null, and `key_encoded` has KEY
   percent-encoded, as in REDLOCK_HELD.
 
 Durations:
   500ms, 10s, 1.5m, 1h30m, 2d; a bare number is seconds.
 
-What it does not promise:
-  A lock can end before its holder notices: when clocks jump, when masters evict keys,
-  or when a whole machine stands still and goes on later. In all other cases redlock's own clock
-  stops the command in time, also when redlock itself is stopped.";
+Limits:
+  A lock can end before its holder notices: if clocks jump, if masters evict keys, or if a whole
+  machine is suspended and resumed. In all other cases, redlock's own clock stops the command in
+  time, even if redlock itself is stopped.";
 
 pub(crate) const RUN_USAGE: &str = "redlock run [OPTIONS] KEY... -- COMMAND [ARG]...
        redlock run [OPTIONS] KEY... -c 'SHELL TEXT'
@@ -110,64 +109,64 @@ pub(crate) const RELEASE_USAGE: &str = "redlock release [OPTIONS] KEY TOKEN
 
 pub(crate) const RUN: &str = "\
 The command:
-  gets REDLOCK_KEY, REDLOCK_TOKEN and REDLOCK_FENCING_TOKEN (which is not set with --plain), and no
-  URL of a master, unless --pass-nodes is given. REDLOCK_HELD names the locks of all `redlock run`s
-  around it, and its own: KEY, percent-encoded, `=`, TOKEN, separated by spaces;
-  REDLOCK_HELD_FENCING_TOKENS their fencing tokens in the same order, `-` where there is none. A
-  command that asks for one of these locks would wait for itself: it ends at once with 75,
+  Its environment has REDLOCK_KEY, REDLOCK_TOKEN and REDLOCK_FENCING_TOKEN (not with --plain), and
+  no URL of a master, unless you use --pass-nodes. REDLOCK_HELD lists the locks of this and all
+  enclosing `redlock run`s: KEY, percent-encoded, `=`, TOKEN, separated by spaces.
+  REDLOCK_HELD_FENCING_TOKENS lists their fencing tokens in the same order, `-` if there is none. A
+  command that requests one of these locks would wait for itself, so it exits immediately with 75,
   unless it is `redlock run --reentrant`.
-  It runs in a process group of its own, which is in the foreground where there is a terminal. INT,
-  TERM, HUP, QUIT, USR1 and USR2 are passed on to the group, a second TERM within half a second is
-  not. Ctrl-Z stops the whole job, and the lock is then not extended: the command is killed before
-  the lock ends.
+  It runs in its own process group, in the foreground if there is a terminal. INT, TERM, HUP, QUIT,
+  USR1 and USR2 are passed on to the group, except for a second TERM within half a second. Ctrl-Z
+  stops the whole job. The lock is then not extended, and the command is killed before the lock
+  ends.
 
-What ends the lock:
-  the end of the command. What it leaves in the background goes on without the lock, and a note
-  says how many processes of its group do. --wait-group keeps the lock until they have ended, too;
-  the exit code stays that of the command. With --keep a success leaves the lock to expire.
+End of the lock:
+  The lock is released when the command exits. Its background processes keep running without the
+  lock, and a note shows how many processes of its group do. --wait-group holds the lock until they
+  have exited; the exit code is still the command's. With --keep, the lock is left to expire if the
+  command succeeds.
 
-When the lock is lost:
-  it is extended at a third of the TTL. When that fails until no more than
-  --kill-after is left (or a third of the TTL), the group gets SIGTERM, and SIGKILL before the
-  lock ends. When masters say that the lock is gone, it gets SIGKILL at once. Then redlock
-  waits for the command and ends with 79. A second process, `redlock __watchdog`, kills the
-  group in time when redlock is stopped, and at once when redlock is killed; the command itself
-  dies with redlock in any case (on Linux). Processes that
-  have left the group (setsid, a daemon, su -c with a session of its own) keep running, and no line
-  names them. A command that changes its user, as sudo and su do, can be killed only by root, and
-  does not die with redlock: a note says so immediately if SIGKILL fails.
+Loss of the lock:
+  The lock is extended at a third of the TTL. If that fails until only --kill-after is left (or a
+  third of the TTL), the group gets SIGTERM, and SIGKILL before the lock ends. If masters report
+  that the lock is gone, it gets SIGKILL immediately. redlock then waits for the command and exits
+  with 79. A second process, `redlock __watchdog`, kills the group in time if redlock is stopped,
+  and immediately if redlock is killed. On Linux, the command itself also dies with redlock.
+  Processes that have left the group (setsid, a daemon, su -c with a new session) keep running, and
+  no line names them. A command that changes its user, as sudo and su do, can be killed only by
+  root, and   does not die with redlock: a note says so immediately if SIGKILL fails.
 
-Work that many hosts start, and that is to be done once:
-  --once-in D does nothing where a run that was completed began less than D ago, by the masters'
-  clocks: choose it shorter than the time between two runs. A fire is one planned run of the job:
-  the time for which it is planned, or a number that grows, the same on all hosts. --fire TIME does
-  nothing where this fire, or a later one, was completed. The code is then 0, and one line says who
-  did it and when; -q leaves it out. A time of RFC 3339 or of `date -R` more than one day ahead
-  of the masters' clocks is refused without --far-fire, because its mark would stop the job.
-  A command that fails, or whose lock was lost, leaves no mark; --mark-failures counts a failure.
-  --wait should be longer than the TTL and the work: a host that waits does the work when the one
-  that did it dies. Without it all others have gone after 10s.
-  It never runs twice at a time. It may run twice, one after the other: when masters lose their
-  data and the others are out of reach or slow, or when a host dies between the work and its mark.
-  Where no majority takes the mark a note says so, and the lock is left to expire. Marks are kept
-  for 32 days, or twice the period.
+Jobs that many hosts start and one runs:
+  --once-in D skips the command if a completed run started less than D ago, by the masters' clocks.
+  Use less than the schedule interval. --fire TIME skips the command if this scheduled run, or a
+  later one, was completed. TIME is the planned time of the run, or a growing number, the same on
+  all hosts. The exit code is then 0, and one line shows who ran it and when; -q omits the line. A
+  time of RFC 3339 or of `date -R` more than one day ahead of the masters' clocks is rejected
+  without --far-fire, because its completion mark would stop the job.
+  A command that fails, or whose lock was lost, leaves no mark. --mark-failures records failures as
+  completed.
+  Make --wait longer than the TTL and the work together, so that a waiting host repeats the work if
+  the working host dies. By default, all other hosts have exited after 10s.
+  The command never runs twice at the same time. It may run twice, one after the other, if masters
+  lose their data and the others are unreachable or slow, or if a host dies between the work and its
+  mark. If no majority accepts the mark, a note shows that, and the lock is left to expire. Marks
+  are kept for 32 days, or twice the period.
 
 Several keys:
-  are locked together, all or none, in one round trip where all are free: 64 at most. Commands
-  whose sets overlap never block each other for ever, whatever the order of the keys. The variables
-  have one line for each key then, in the order of the arguments. One lock that is lost ends the
-  command.
+  At most 64 keys are locked together, all or nothing, in one round trip if all are free. Commands
+  whose keys overlap never block each other forever, whatever their order. The variables then have
+  one line per key, in the order of the arguments. The loss of one lock ends the command.
 
-With --reentrant, below a `redlock run` that has the lock:
-  the masters are asked whether they still have its token, and nothing is written. The command gets
-  the same REDLOCK_KEY, REDLOCK_TOKEN and REDLOCK_FENCING_TOKEN, and runs in the process group that
-  the `redlock run` around it ends when the lock is lost; that one extends the lock and releases it.
-  --ttl, --max-hold, --kill-after, --keep and --wait-group are those of the one around it. In
-  another process group (setsid, a shell with job control), as a user whom that one may not end, or
-  when that one or its command has ended, it is refused with 75. That is looked at when it begins:
-  what goes on in the background when the command around it has ended goes on without the lock,
-  unless that one has --wait-group. Where no lock around it is on KEY, the lock is taken as ever. It
-  needs /proc, as --wait-group does.
+With --reentrant, inside a `redlock run` that holds the lock:
+  The masters are queried for its token, and nothing is written. The command gets the same
+  REDLOCK_KEY, REDLOCK_TOKEN and REDLOCK_FENCING_TOKEN, and runs in the process group that the outer
+  `redlock run` kills if the lock is lost. The outer one extends and releases the lock, and its
+  --ttl, --max-hold, --kill-after, --keep and --wait-group apply. The inner one exits with 75 in
+  another process group (setsid, a shell with job control), as a user that the outer one cannot
+  kill, or if the outer one or its command has exited. This is checked at its start. A background
+  process that outlives the outer command runs without the lock, unless the outer one has
+  --wait-group. If no enclosing `redlock run` holds KEY, the lock is acquired as usual. It needs
+  /proc, as --wait-group does.
 
 Examples:
   redlock run migrate --wait forever --max-hold 1h -- ./migrate
@@ -176,137 +175,139 @@ Examples:
   redlock run account:1 account:2 -- ./transfer
   redlock run counter -c 'n=$(cat n); echo $((n + 1)) > n'
 
-Exit codes: the command's, or 128 + signal; 64 usage, 69 no quorum, 75 held by another,
-  79 lost, 126 cannot be run, 127 not found.";
+Exit codes: the command's, or 128 + signal; 64 usage, 69 no quorum, 75 another client holds the
+  lock, 79 lost, 126 cannot be run, 127 not found.";
 
 pub(crate) const ACQUIRE: &str = "\
-Nothing extends the lock after that: it ends after its TTL, unless it is extended or released with
-the token. VALIDITY_MS is what is left of it. FENCING_TOKEN is larger than that of every lock on KEY
-before: a store that keeps the largest one it has seen and refuses smaller ones never accepts a late
-write. `-` stands there with --plain. When the line cannot be printed, or stdout is closed, the lock
-is released.
+The lock is not extended. It expires after its TTL, unless you extend or release it with the token.
+VALIDITY_MS is its remaining validity. FENCING_TOKEN is larger than the tokens of all previous locks
+on KEY. A store that keeps the largest token it has seen and rejects smaller ones never accepts a
+late write. With --plain, this field is `-`. If the line cannot be printed, or stdout is closed, the
+lock is released.
 
-A wait ends at once when so many masters answer what waiting does not cure (a wrong password, no
-rights, a replica) that no quorum is left. On a terminal, or with -v, one line after a second says
-what is waited for and who holds it.
+The wait ends early if so many masters report a fault that waiting does not fix (a wrong password,
+missing rights, a replica) that no quorum is possible. On a terminal, or with -v, one line after a
+second shows the key and its holder.
 
-Example, in any shell; when the lock is not acquired it ends with the code of redlock:
+Example, in any shell; if the lock is not acquired, it exits with the code of redlock:
   line=$(redlock acquire build --ttl 60s) || exit
   set -- $line
   token=$1 fence=$2 validity_ms=$3
 
-Exit codes: 0 acquired, 64 usage, 69 no quorum, 74 cannot print, 75 held by another.";
+Exit codes: 0 acquired, 64 usage, 69 no quorum, 74 cannot print, 75 another client
+  holds the lock.";
 
 pub(crate) const EXTEND: &str = "\
-The lock then lasts at least the TTL from now; it is never shortened. A lock that has ended is
-not revived. FENCING_TOKEN is a new one, larger than all before; `-` stands there with --plain.
-The smaller token of the same lock is good until a store has seen the new one: hand the new one
-to the process that writes then. A holder that is still there shares the lock with the caller of
-this command, and a release by either ends it for both: extend a lock of your own, never one
-whose TOKEN was read from `redlock status`.
+The lock then lasts at least the TTL from now. It is never shortened, and an expired lock is not
+revived. FENCING_TOKEN is new and larger than all previous ones; with --plain, it is `-`. The
+previous token of the lock works until a store has seen the new one, so pass the new one to the
+process that writes. If the original holder still exists, it shares the lock with you, and a release
+by either ends it for both. Extend only your own locks, never one whose TOKEN you read from
+`redlock status`.
 
 Example:
   redlock extend build \"$token\" --ttl 60s
 
-Exit codes: 0 extended, 1 not ours, 64 usage, 69 no quorum, 74 cannot print.";
+Exit codes: 0 extended, 1 not held, 64 usage, 69 no quorum, 74 cannot print.";
 
 pub(crate) const RELEASE: &str = "\
-By token, only the lock with this token is released, never another's.
+With a token, only the lock with this token is released.
 
-By force, the key is deleted on all masters, no matter who holds it, and nothing checks that
-the holder is gone. A holder that still works loses the lock: it notices at its next extension,
-after a third of its TTL as a rule, and works beside the next holder until then. Look at `status`
-first; a lock whose holder has died ends by itself unless it never expires. What is deleted is said
-before, and asked about on a terminal; elsewhere --yes is needed. A lock that was acquired meanwhile
-and a key of another type are left alone.
+With --force, the key is deleted on all masters, whoever holds it, without a check that the holder
+is gone. A running holder loses the lock. It notices at its next extension, usually after a third of
+its TTL, and until then it works at the same time as the next holder. Run `redlock status` first: a
+lock whose holder has died expires, unless it never expires. The command prints what it deletes and
+asks for confirmation on a terminal. Elsewhere, --yes is required. A lock acquired in the meantime
+and a key of another type are not deleted.
 
-With --mark it is not the lock that is deleted, but the mark of what was completed under this name:
-of a fire in milliseconds, or of a clock that was ahead. The work is done again when somebody asks.
+With --mark, the completion mark of this name is deleted instead of the lock, for example a mark
+with a time in milliseconds, or from a clock that was ahead. The job runs again at the next request.
 
 Examples:
   redlock release build \"$token\"
   redlock release --force build
   redlock release --force --mark report
 
-Exit codes: 0 released, 1 not ours, or nothing to delete, 64 usage, 69 not confirmed by a quorum,
+Exit codes: 0 released, 1 not held, or nothing to delete, 64 usage, 69 not confirmed by a quorum,
   74 cannot print.";
 
 pub(crate) const STATUS: &str = "\
-A snapshot, taken from the masters one by one. By the time it is read the answer may be another:
-to be sure of a lock, hold it. Since when it is held stands in its token, by the clock of the host
-that took it; tokens of other clients do not say it. The fencing token is not on the masters.
+The output is a snapshot, read from the masters one by one, and may be outdated when you read it. To
+be sure of a lock, hold it. The time since which a lock is held is part of its token, by the clock
+of the host that acquired it. Tokens of other clients do not contain it. The fencing token is not
+stored on the masters.
 
-With a key, the last run that was completed under it (`run --once-in`, `--fire`) is shown, too.
+With a key, the last completed run (`run --once-in`, `--fire`) is also shown.
 
-Without a key, the locks under the prefix are listed that one token holds on a majority of the
+Without a key, all locks under the prefix are listed that one token holds on a majority of the
 masters: strings that expire and whose value is a token (a UUID with a label, or 16 to 128 letters
-and digits of another client). A text that never expires is listed, too, where a majority of the
-masters has the same one: it keeps everybody from its lock. redlock leaves no such key, and nothing
-says who made it; `redlock release --force KEY` deletes it.
+and digits of another client). A string that never expires is also listed if a majority of the
+masters has the same one, because no client can acquire its lock. redlock creates no such key.
+`redlock release --force KEY` deletes it.
 
-The masters are searched with SCAN, and 10000 keys are looked at; give --prefix where they
-hold other data, too. What was completed is listed behind the locks.
+The masters are searched with SCAN, which examines at most 10,000 keys. Use --prefix if they also
+hold other data. Completed runs are listed after the locks.
 
-Exit codes: 0 one token holds a majority, or the list is complete or cut; 1 a majority is free;
-  64 usage; 69 undecided, or no quorum answers; 74 cannot print.";
+Exit codes: 0 the lock is held, or the list is complete or cut; 1 the lock is free; 64 usage;
+  69 undecided, or no quorum answers; 74 cannot print.";
 
 pub(crate) const INIT: &str = "\
-A master that restarts, is flushed or was a replica for a while may have lost a lock. Its votes
-do not count for 1.1 times --max-ttl. A brand-new master looks the same, and waits as
-well, unless a person says that it is new.
+A master that restarts, is flushed or was a replica for a while may have lost a lock. It does not
+vote for 1.1 × --max-ttl. A new master looks the same and waits as well, unless an operator
+confirms that it is new.
 
-By init you state that none of these masters has restarted, been flushed or replaced within the
-last 1.1 times --max-ttl, or that no lock is alive on them. Where that is not so, two may hold one
-lock. The masters, their runs and how long they have been up are shown, and you are asked on a
-terminal; elsewhere --yes is needed.
+By running init you assert that either no master was restarted, flushed or replaced in the last
+1.1 × --max-ttl, or no lock is held on them. If that is false, two clients could hold the same
+lock. init shows the masters, their processes and uptimes, and asks for confirmation on a terminal.
+Elsewhere, --yes is required.
 
-It waits 3s for all masters, and for one that loads its data no longer than 1.1 times --max-ttl. A
-second call changes nothing. Where it cannot read the record of every master, and where the
-namespace was in use and a master may have lost data, it is refused unless --again is given: so a
-start script ends no quarantine, unless the records of all masters are gone. With --again a
-majority must answer. A --floor more than a minute ahead of the masters' clocks needs --far-floor:
-where all masters come back empty, give one again, larger than every token seen. --max-ttl D raises
-the largest TTL; --again --max-ttl D sets a smaller one, too, where all masters answer.
+It waits 3s for all masters, and at most 1.1 × --max-ttl for a master that loads its data. A second
+call changes nothing. Without --again, init refuses if it cannot read the record of every master, or
+if the prefix was in use and a master may have lost data. A start script therefore ends no
+quarantine, unless the records of all masters are gone. With --again, a majority must answer. A
+--floor more than a minute ahead of the masters' clocks requires --far-floor. If all masters ever
+restart empty, pass it again, larger than every token seen. --max-ttl D raises the largest TTL.
+--again --max-ttl D can also lower it if all masters answer.
 
 Examples:
   redlock init
   redlock init --yes          # in a script that has just started the masters
   redlock init --max-ttl 10m  # TTLs of up to ten minutes
 
-Exit codes: 0 a majority votes, 1 not agreed to, 64 usage or refused, 69 no quorum
+Exit codes: 0 a majority votes, 1 not confirmed, 64 usage or refused, 69 no quorum
   or another init was at work, 74 cannot print.";
 
 pub(crate) const DOCTOR: &str = "\
-Each finding says what is wrong, why that matters and what cures it. Nothing is written. It sees
-what masters tell: who votes and why not, clocks that are far apart, several masters on one host,
-masters that report no changes of keys or evict keys, rights that are missing; without --plain also
-masters that take no ballots, and ballots that another program has written; keys of another type in
-the place of queues; and marks of the future, which keep work from being done once.
+Each finding shows the problem, its impact and the fix. doctor writes nothing. It checks which
+masters vote and why others do not, clocks that differ, several masters on one host, masters that do
+not report key changes or evict keys, missing rights and commands, keys of another type in the place
+of queues, and invalid completion marks. Without --plain, it also checks for masters without
+fencing-token support and for ballots that another program has written.
 
-A problem of several masters is named once, with all of them, and what it follows from stands before
-it; --json has a finding for each master.
+A problem of several masters is shown once, with all of them. Causes precede their effects. --json
+has one finding per master.
 
 States:
   admitted     it votes
-  quarantine   it may have lost a lock, so it does not vote until all locks from before have ended
-  none         it is not admitted, and no quarantine has begun: it is brand-new, it restarted, or
-               it can't be admitted; its finding says which
-  refused      it was reached, and did not let this user in, or replied with another error
+  quarantine   it may have lost a lock, so it does not vote until all earlier locks have expired
+  none         it is not admitted, and its quarantine has not started: it is new, it restarted, or
+               it cannot be admitted; its finding shows which
+  refused      it was reached, and rejected this user or replied with another error
   unreachable  it was not reached
 
-Exit codes: 0 nothing was found, 1 findings, 64 usage, 74 cannot print.";
+Exit codes: 0 no errors or warnings, 1 errors or warnings, 64 usage, 74 cannot print.";
 
 pub(crate) const DEV: &str = "\
-They are servers from the redis-server (or valkey-server) on PATH, listen on 127.0.0.1 alone,
-keep nothing, and are admitted for --prefix and --max-ttl. When all answer, a line
-REDLOCK_NODES=url,url,... is printed; copy it into another terminal behind `export`. They end with
-this command, which says when one ends by itself and ends when none is left.
+dev runs the redis-server (or valkey-server) on your PATH. The masters listen only on 127.0.0.1,
+store nothing on disk, and are admitted for --prefix and --max-ttl. When all of them answer, dev
+prints a line REDLOCK_NODES=url,url,...; paste it after `export` in another terminal. The masters
+exit with this command. It prints a note if a master exits on its own, and exits after the last one.
 
 Examples:
   redlock dev
   redlock dev --nodes 3 --port 7101
 
-Exit codes: 0 stopped, 64 usage, 69 they cannot be started.";
+Exit codes: 0 stopped, 64 usage, 69 the masters cannot be started.";
 
 #[cfg(test)]
 mod tests {

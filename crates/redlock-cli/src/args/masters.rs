@@ -5,19 +5,18 @@ use redlock_quorum::FencingToken;
 
 #[derive(Args, Debug)]
 pub(crate) struct Init {
-    /// Do not ask; needed where there is no terminal
+    /// Skip the confirmation; required without a terminal
     #[arg(long)]
     pub(crate) yes: bool,
-    /// Admit masters although this namespace was in use, set --max-ttl where it is given, and record
-    /// a list that differs from the recorded set by more than one master; does not ask
+    /// Admit masters even though this prefix is in use, apply --max-ttl, and record a list that
+    /// differs by more than one master; no confirmation
     #[arg(long)]
     pub(crate) again: bool,
-    /// No fencing token that is handed out later may be smaller than this one; for masters that
-    /// this call admits
+    /// Smallest fencing token to hand out from now on; applies to masters that this call admits
     #[arg(long, value_name = "FENCING_TOKEN", allow_negative_numbers = true, value_parser = floor)]
     pub(crate) floor: Option<FencingToken>,
-    /// --floor may be more than a minute ahead of the masters' clocks: give it again, larger than
-    /// every token seen, whenever all masters come back empty
+    /// Accept a --floor more than a minute ahead of the masters' clocks; pass it again, above every
+    /// token seen, if all masters ever restart empty
     #[arg(long, requires = "floor")]
     pub(crate) far_floor: bool,
     /// Print an object: nodes, floor, set
@@ -40,11 +39,11 @@ pub(crate) struct Doctor {
 
 #[derive(Args, Debug)]
 pub(crate) struct Dev {
-    /// How many masters, 1 to 15
+    /// Number of masters, 1 to 15
     #[arg(long, value_name = "N", default_value_t = 5)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=15))]
     pub(crate) nodes: u16,
-    /// The port of the first one; the others follow
+    /// Port of the first master; the others follow
     #[arg(long, value_name = "PORT", default_value_t = 7001)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=65_521))]
     pub(crate) port: u16,

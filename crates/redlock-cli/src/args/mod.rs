@@ -39,25 +39,25 @@ pub(crate) enum Command {
     /// Run a command while the lock is held; stop it when the lock is lost
     #[command(after_help = help::RUN, override_usage = help::RUN_USAGE)]
     Run(Run),
-    /// Take the lock and leave it to expire: prints TOKEN FENCING_TOKEN VALIDITY_MS
+    /// Acquire a lock without running a command; prints TOKEN FENCING_TOKEN VALIDITY_MS
     #[command(after_help = help::ACQUIRE)]
     Acquire(Acquire),
-    /// Extend a lock by its token: prints TOKEN FENCING_TOKEN VALIDITY_MS
+    /// Extend a lock by its token; prints TOKEN FENCING_TOKEN VALIDITY_MS
     #[command(after_help = help::EXTEND)]
     Extend(Extend),
     /// Release a lock by its token, or a stuck one by force
     #[command(after_help = help::RELEASE, override_usage = help::RELEASE_USAGE)]
     Release(Release),
-    /// Say who holds a lock, by what each master says; without a key: list what is held
+    /// Show who holds a lock, or list all held locks
     #[command(after_help = help::STATUS)]
     Status(Status),
-    /// Admit brand-new masters at once: states that none of them has lost a lock
+    /// Let new masters vote immediately (you confirm that no lock was lost)
     #[command(after_help = help::INIT)]
     Init(Init),
-    /// Say what is wrong with the masters, why that matters and what cures it
+    /// Check the masters; explain each problem, its impact and the fix
     #[command(after_help = help::DOCTOR)]
     Doctor(Doctor),
-    /// Start throw-away masters to play with, until Ctrl-C
+    /// Start disposable local masters until Ctrl-C
     #[command(after_help = help::DEV)]
     Dev(Dev),
     /// Print the man page or shell completions
@@ -70,7 +70,7 @@ pub(crate) struct Patience {
     /// Do not wait: the same as --wait 0
     #[arg(short = 'n', long = "no-wait", conflicts_with = "wait")]
     pub(crate) no_wait: bool,
-    /// The exit code when another holds the lock; with 0, no line on stderr says so
+    /// Exit code when another client holds the lock; 0 also silences the message
     #[arg(
         short = 'E',
         long = "held-exit-code",

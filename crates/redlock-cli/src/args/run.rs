@@ -12,13 +12,13 @@ use crate::fire::{self, Fire};
 
 #[derive(Args, Debug)]
 pub(crate) struct Run {
-    /// What the lock is for; several are locked together, all or none
+    /// Name of the lock; several are locked together, all or nothing
     #[arg(required_unless_present = "command", value_name = "KEY")]
     pub(crate) keys: Vec<OsString>,
-    /// How long the lock lasts without extension [default: 30s]
+    /// Lease time; `run` extends it automatically [default: 30s]
     #[arg(long, value_name = "D", allow_negative_numbers = true, value_parser = duration::parse)]
     pub(crate) ttl: Option<Duration>,
-    /// How long to wait for the lock; `forever` is a duration, too
+    /// How long to wait for the lock, or `forever`
     #[arg(
         long,
         value_name = "D",
@@ -27,11 +27,11 @@ pub(crate) struct Run {
         value_parser = duration::parse_wait
     )]
     pub(crate) wait: Wait,
-    /// Stop extending the lock after this long: the command is stopped within one TTL
+    /// Hold the lock for at most this long; the command is then stopped within one TTL
     #[arg(long, value_name = "D", allow_negative_numbers = true, value_parser = duration::parse)]
     pub(crate) max_hold: Option<Duration>,
-    /// When the lock is about to be lost: the time between SIGTERM and SIGKILL, a third of the
-    /// TTL at most
+    /// Time between SIGTERM and SIGKILL when the lock is about to be lost; at most a third of the
+    /// TTL
     #[arg(
         long,
         value_name = "D",
@@ -40,12 +40,12 @@ pub(crate) struct Run {
         value_parser = duration::parse
     )]
     pub(crate) kill_after: Duration,
-    /// Leave the lock to expire when the command succeeds, so that no other host does the work
-    /// again for two thirds of the TTL at least; release it when the command fails
+    /// On success, keep the lock until it expires (at least 2/3 of the TTL) so that other hosts
+    /// skip the work; on failure, release it
     #[arg(long)]
     pub(crate) keep: bool,
-    /// Do nothing where a run that was completed began less than this ago, on any host; choose it
-    /// shorter than the time between two runs
+    /// Skip if a completed run started less than this ago, on any host; use less than the schedule
+    /// interval
     #[arg(
         long,
         value_name = "D",
@@ -55,8 +55,8 @@ pub(crate) struct Run {
         value_parser = period
     )]
     pub(crate) once_in: Option<Duration>,
-    /// Do nothing where this fire, or a later one, was completed: the time for which the run is
-    /// planned (2026-11-23T03:00Z), or a number from 1 that grows
+    /// Skip if this scheduled run, or a later one, was completed: its planned time
+    /// (2026-11-23T03:00Z), or a growing number from 1
     #[arg(
         long,
         value_name = "TIME",
@@ -66,27 +66,26 @@ pub(crate) struct Run {
         value_parser = fire::parse
     )]
     pub(crate) fire: Option<Fire>,
-    /// Accept a --fire time more than one day ahead of the masters' clocks: until then, earlier
-    /// runs do nothing
+    /// Accept a --fire time more than one day ahead of the masters' clocks; until then, earlier
+    /// runs are skipped
     #[arg(long, requires = "fire", conflicts_with = "once_in")]
     pub(crate) far_fire: bool,
-    /// Mark a run as completed though its command has failed
+    /// Record the run as completed even if the command fails
     #[arg(long, requires = "once")]
     pub(crate) mark_failures: bool,
-    /// Let the command know the masters, so that it can extend the lock or take others
+    /// Pass the masters and connection options to the command, so that it can extend the lock or
+    /// take others
     #[arg(long)]
     pub(crate) pass_nodes: bool,
-    /// Keep the lock until all that the command has started has ended, too, unless it has left the
-    /// process group of the command
+    /// Hold the lock until every process in the command's process group has exited
     #[arg(long)]
     pub(crate) wait_group: bool,
-    /// Where a `redlock run` around this command has the lock, run the command under that one
-    /// instead of refusing to wait for it; everywhere else, take the lock
+    /// Reuse the lock if an enclosing `redlock run` holds it; otherwise acquire it
     #[arg(long, conflicts_with = "once")]
     pub(crate) reentrant: bool,
     #[command(flatten)]
     pub(crate) patience: Patience,
-    /// Let a shell run this text, `sh -c`, in place of a COMMAND
+    /// Run this text with `sh -c` instead of a COMMAND
     #[arg(short = 'c', value_name = "SHELL TEXT", conflicts_with = "command")]
     pub(crate) shell_text: Option<OsString>,
     /// The command and its arguments

@@ -398,7 +398,7 @@ fn a_key_of_another_type_in_the_place_of_a_queue_is_found() {
         (found.len(), &found[0]["what"], &found[0]["severity"]),
         (1, &what.into(), &"warning".into())
     );
-    assert_eq!(found[0]["cure"], format!("delete the key {key}"));
+    assert_eq!(found[0]["fix"], format!("delete the key {key}"));
     let answer = ask(&servers, ["--no-queue", "doctor", "--json"]);
     assert!(of_queues(answer).is_empty(), "without queues it does no harm");
 }

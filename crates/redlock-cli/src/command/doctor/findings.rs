@@ -285,8 +285,8 @@ fn future_mark(mark: &str) -> Finding {
 
 fn foreign_queue(key: &str) -> Finding {
     let what = format!("its key {key} is of another type, no client can wait in a queue there");
-    let why = "clients of this key wait at another master, or without a queue and not in order";
-    Finding::warning(what, why, format!("delete the key {key}"))
+    let impact = "clients of this key wait at another master, or without a queue and not in order";
+    Finding::warning(what, impact, format!("delete the key {key}"))
 }
 
 fn write_refusal(error: &String) -> Finding {

@@ -213,7 +213,7 @@ Exit codes: 0 extended, 1 not held, 64 usage, 69 no quorum, 74 cannot print.";
 pub(crate) const RELEASE: &str = "\
 With a token, only the lock with this token is released.
 
-With --force, the key is deleted on all masters, whoever holds it, without a check that the holder
+With --force, the key is deleted on all masters for any holder, without a check that the holder
 is gone. A running holder loses the lock. It notices at its next extension, usually after a third of
 its TTL, and until then it works at the same time as the next holder. Run `redlock status` first: a
 lock whose holder has died expires, unless it never expires. The command prints what it deletes and

@@ -86,7 +86,7 @@ impl fmt::Display for Cause {
             Self::NotSent(why) => write!(f, "not sent: {why}"),
             Self::ErrorReply(error) | Self::Demoted(error) => write!(f, "error reply: {error}"),
             Self::NotAdmitted(why) => write!(f, "not admitted: {why}"),
-            Self::TwinOf(name) => write!(f, "twin of {name}"),
+            Self::TwinOf(name) => write!(f, "duplicate address of {name}"),
         }
     }
 }
@@ -123,7 +123,7 @@ mod tests {
                 "not sent: too many requests",
                 "error reply: OOM",
                 "error reply: READONLY",
-                "not admitted: it is a replica, give independent masters",
+                "not admitted: it is a replica; use independent masters",
                 "twin of a:1",
             ]
         );

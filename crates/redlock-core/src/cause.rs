@@ -124,7 +124,7 @@ mod tests {
                 "error reply: OOM",
                 "error reply: READONLY",
                 "not admitted: it is a replica; use independent masters",
-                "twin of a:1",
+                "duplicate address of a:1",
             ]
         );
     }

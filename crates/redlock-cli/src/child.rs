@@ -12,8 +12,8 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, waitid};
 use crate::environment::Environment;
 use crate::group::{self, Sent};
 use crate::launcher;
-use crate::output;
 use crate::process::Process;
+use crate::stderr;
 use crate::terminal::Terminal;
 use crate::watchdog::Watchdog;
 
@@ -84,7 +84,7 @@ impl Child {
         // SIGCONT only accompanies SIGTERM or SIGSTOP, which was reported.
         if sent != Sent::Yes && signal != Signal::CONT && !refused.contains(&signal) {
             refused.push(signal);
-            output::note_now(&group::undelivered(signal, self.group(), sent));
+            stderr::note_now(&group::undelivered(signal, self.group(), sent));
         }
         sent
     }

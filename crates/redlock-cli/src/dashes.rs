@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 
 use clap::error::ErrorKind;
 
-use crate::usage::definition;
+use crate::definition::definition;
 
 /// What is wrong, with a line that is right, made of the user's own words. `None` if the error has
 /// another reason.

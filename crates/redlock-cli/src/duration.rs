@@ -4,6 +4,15 @@ use std::time::Duration;
 
 pub(crate) use redlock_quorum::environment::duration::{about, at_least, at_most, parse, spelled};
 
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Rounded up: what is said about the future is never too early.
+pub(crate) fn millis_up(duration: Duration) -> u64 {
+    millis(duration + Duration::from_nanos(999_999))
+}
+
 /// How long to keep trying.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {

@@ -11,8 +11,8 @@ use redlock_quorum::{
 use rustix::process::Signal;
 
 use crate::duration::spelled;
-use crate::output;
 use crate::signals;
+use crate::stderr;
 
 /// `extend`, `release`: the lock was not ours. `status`: a majority is free.
 pub(crate) const NOT_OURS: u8 = 1;
@@ -90,7 +90,7 @@ impl Failure {
     /// Says why, unless that is not to be read, and returns the code to end with.
     pub(crate) fn report(&self) -> u8 {
         if !self.is_quiet {
-            output::complain(&output::redact(&self.line()));
+            stderr::complain(&stderr::redact(&self.line()));
         }
         self.code
     }

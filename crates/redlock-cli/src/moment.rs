@@ -23,7 +23,7 @@ pub(crate) fn of_millis(millis: u64) -> SystemTime {
 
 /// Milliseconds since 1970.
 pub(crate) fn millis(at: SystemTime) -> u64 {
-    crate::output::millis(at.duration_since(UNIX_EPOCH).unwrap_or_default())
+    crate::duration::millis(at.duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
 const DAY: u64 = 86_400;

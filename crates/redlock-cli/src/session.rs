@@ -21,8 +21,8 @@ use crate::label::label;
 use crate::lists;
 use crate::masters::{self, Masters};
 use crate::moment;
-use crate::output;
 use crate::rights;
+use crate::stderr;
 
 /// A handle on the masters, and what is needed to close it in good order.
 pub(crate) struct Session {
@@ -213,8 +213,8 @@ impl Session {
     pub(crate) fn warn_of_list(&self) {
         let Some(lists) = self.redlock.list_warning() else { return };
         if !self.has_warned_of_list.replace(true) {
-            let both = lists::by_one(&lists);
-            output::note(&format!(
+            let both = lists::both(&lists);
+            stderr::note(&format!(
                 "the list of masters may be wrong: {both}; if a change is under way, finish it with \
                  redlock init"
             ));
@@ -234,16 +234,14 @@ impl Session {
         };
         let why = incurable.iter().map(one).collect::<Vec<_>>().join(", ");
         let spare = left.saturating_sub(quorum(masters));
-        output::note(&format!(
-            "{why}; {left} of {masters} masters can vote, {spare} more can fail"
-        ));
+        stderr::note(&format!("{why}; of {masters} masters {left} are left, {spare} may fail"));
     }
 
     /// Says, to those who asked for it, what each master answered.
     pub(crate) fn say(&self, guard: &Guard, what: &str, votes: &Votes) {
         if self.is_verbose {
             let votes: Vec<_> = votes.iter().map(answers::timed).collect();
-            output::note(&format!("{} {what}: {}", guard.resource(), votes.join(", ")));
+            stderr::note(&format!("{} {what}: {}", guard.resource(), votes.join(", ")));
         }
     }
 
@@ -299,10 +297,10 @@ impl Session {
             && !self.leaves_quietly.get()
         {
             for key in longest(unreleased.keys()) {
-                output::note(&kept(key, SystemTime::now()));
+                stderr::note(&kept(key, SystemTime::now()));
             }
             for keys in unreleased.forgotten() {
-                output::note(&format!("may be left: {keys}"));
+                stderr::note(&format!("may be left: {keys}"));
             }
         }
     }

@@ -2,13 +2,15 @@
 
 use std::ffi::OsString;
 
+use clap::FromArgMatches;
 use clap::error::{ContextKind, ErrorKind};
-use clap::{CommandFactory, FromArgMatches};
 
 use crate::args::{Cli, Command};
 use crate::dashes;
+use crate::definition::definition;
 use crate::exit::USAGE;
-use crate::output::{self, redact};
+use crate::output;
+use crate::stderr::{self, redact};
 
 /// The command line; or, once help, version or an error has been printed, the exit code.
 pub(crate) fn parse(words: &[OsString]) -> Result<Cli, u8> {
@@ -82,23 +84,7 @@ fn has_all_nodes(cli: &Cli, words: &[OsString]) -> bool {
 }
 
 fn complain(text: &str) {
-    output::complain(&format!("redlock: {}", text.trim_end()));
-}
-
-/// The whole command line. The options that say where masters are do not stand in the help of
-/// commands that start masters or print texts.
-pub(crate) fn definition() -> clap::Command {
-    let whole = Cli::command();
-    let hide = |option: &clap::Arg| option.clone().hide(true);
-    let global = whole.get_arguments().filter(|option| option.is_global_set());
-    let global: Vec<_> = global.map(hide).collect();
-    // Masters that `dev` starts are admitted for a namespace.
-    let is_namespace =
-        |option: &&clap::Arg| ["prefix", "max_ttl"].contains(&option.get_id().as_str());
-    let of_dev: Vec<_> = global.iter().filter(|option| !is_namespace(option)).cloned().collect();
-    whole
-        .mut_subcommand("dev", |command| command.args(of_dev))
-        .mut_subcommand("generate", |command| command.args(global))
+    stderr::complain(&format!("redlock: {}", text.trim_end()));
 }
 
 /// The cause on the first line, whatever lines it was on; then usage and tips.

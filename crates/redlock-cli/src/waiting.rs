@@ -16,9 +16,9 @@ use crate::args::Patience;
 use crate::duration::{Wait, at_least, spelled};
 use crate::exit::{Failure, HELD, UNAVAILABLE};
 use crate::held::Entry;
-use crate::output;
 use crate::session::Session;
 use crate::signals::Signals;
+use crate::stderr;
 
 /// Whether a `redlock run` around this command has the key.
 pub(crate) enum Found {
@@ -155,7 +155,7 @@ impl Session {
                 Wait::For(wait) => format!("up to {} ", spelled(wait)),
                 Wait::Forever => String::new(),
             };
-            output::note(&format!("waiting {limit}for {}: {}", self.names(), self.answers().await));
+            stderr::note(&format!("waiting {limit}for {}: {}", self.names(), self.answers().await));
         }
         pending().await
     }

@@ -24,8 +24,8 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use crate::group::{self, Sent};
 use crate::launcher;
-use crate::output;
 use crate::process::Process;
+use crate::stderr;
 
 /// The first word of a command line that is meant for the watchdog.
 const WORD: &str = "__watchdog";
@@ -277,7 +277,7 @@ fn end_group(group: i32, reports: bool) {
     let Some(group) = group else { return };
     let sent = group::signal(group, Signal::KILL);
     if reports && sent != Sent::Yes {
-        output::note_now(&group::undelivered(Signal::KILL, group, sent));
+        stderr::note_now(&group::undelivered(Signal::KILL, group, sent));
     }
 }
 

@@ -17,6 +17,7 @@ use crate::global::Global;
 use crate::masters;
 use crate::output;
 use crate::signals::Signals;
+use crate::stderr;
 
 pub(crate) async fn dev(global: &Global, args: &Dev) -> Result<u8, Failure> {
     if !global.nodes.is_empty() {
@@ -37,7 +38,7 @@ pub(crate) async fn dev(global: &Global, args: &Dev) -> Result<u8, Failure> {
         Err(error) => return Err(Failure::new(UNAVAILABLE, error)),
     };
     output::line(&format!("REDLOCK_NODES={}", servers.urls().join(",")))?;
-    output::note("these masters store nothing on disk; press Ctrl-C to stop them");
+    stderr::note("these masters keep nothing and end with this command: Ctrl-C");
     watch(&servers, &mut signals).await
 }
 
@@ -60,10 +61,7 @@ async fn watch(servers: &RedisServers, signals: &mut Signals) -> Result<u8, Fail
         for name in gone {
             if ended.insert(name.clone()) {
                 let left = servers.len() - ended.len();
-                output::note(&format!(
-                    "{name} exited; {left} of {} masters are still running",
-                    servers.len()
-                ));
+                stderr::note(&format!("{name} has ended; {left} of {} are left", servers.len()));
             }
         }
         if ended.len() == servers.len() {

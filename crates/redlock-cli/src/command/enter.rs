@@ -15,10 +15,10 @@ use crate::exit::{CANNOT_RUN, Failure, HELD};
 use crate::global::Global;
 use crate::held::Entry;
 use crate::launcher;
-use crate::output;
 use crate::place;
 use crate::session::Session;
 use crate::signals::Signals;
+use crate::stderr;
 
 /// Becomes the command; returns only why it does not. `said` is what the masters have of the lock.
 pub(crate) async fn enter(
@@ -37,10 +37,7 @@ pub(crate) async fn enter(
         return failure;
     }
     if session.is_verbose {
-        output::note(&format!(
-            "reusing the lock on {}, held by {}: {said}",
-            session.key, entry.token
-        ));
+        stderr::note(&format!("{} entered, {} has it: {said}", session.key, entry.token));
     }
     let key = session.key.clone();
     session.close().await;

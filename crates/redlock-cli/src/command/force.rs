@@ -8,13 +8,13 @@ use redlock_quorum::{NodeVote, State, Status, Verdict, quorum};
 
 use crate::answers;
 use crate::args::Release;
-use crate::command::marks;
 use crate::direct::{self, Direct, Found, PATIENCE};
 use crate::exit::{Failure, NOT_OURS, UNAVAILABLE};
 use crate::global::Global;
 use crate::masters;
 use crate::output::{self, Forced};
 use crate::session::Session;
+use crate::stderr;
 
 /// A string on one master that is to be deleted, with the value that was looked at.
 pub(super) struct Target {
@@ -26,9 +26,6 @@ pub(super) struct Target {
 }
 
 pub(crate) async fn force(global: &Global, args: &Release) -> Result<u8, Failure> {
-    if args.mark {
-        return marks::remove(global, args).await;
-    }
     may_delete(args)?;
     let session = Session::new(global, &args.key)?;
     session.key.check().map_err(Failure::usage)?;
@@ -54,7 +51,7 @@ async fn delete(session: &Session, key: &[u8], args: &Release) -> Result<u8, Fai
         return nothing(session, &status, args);
     }
     for Target { node, held, .. } in &targets {
-        output::note(&format!("deletes {} on {node}: {held}", session.key));
+        stderr::note(&format!("deletes {} on {node}: {held}", session.key));
     }
     if !args.yes {
         let key = &session.key;
@@ -77,7 +74,7 @@ pub(super) async fn delete_all(session: &Session, key: &[u8], targets: Vec<Targe
         let delete = async |master: &mut Direct| master.delete(key, &value).await;
         match direct::ask(&url, session.masters.pem(), PATIENCE * 3, delete).await {
             Ok(true) => deleted.push(node),
-            Ok(false) => output::note(&format!("{node}: the key has changed; not deleted")),
+            Ok(false) => stderr::note(&format!("{node} has another key by now: left alone")),
             Err(why) => may_keep(&node, &why),
         }
     }
@@ -85,7 +82,7 @@ pub(super) async fn delete_all(session: &Session, key: &[u8], targets: Vec<Targe
 }
 
 pub(super) fn may_keep(node: &str, why: &dyn Display) {
-    output::note(&format!("{node} may keep the key: {why}"));
+    stderr::note(&format!("{node} may keep the key: {why}"));
 }
 
 /// What there is to delete, on the masters that answer.
@@ -111,7 +108,7 @@ async fn target(session: &Session, key: &[u8], url: &str, vote: &NodeVote) -> Op
             return Some(Target { url: url.to_owned(), node, value, held: answers::held(vote) });
         }
         Ok(Some(Found::Foreign)) => {
-            output::note(&format!("{node} has {}; not deleted", answers::FOREIGN));
+            stderr::note(&format!("{node} has {}: left alone", answers::FOREIGN));
         }
         Ok(_) => {}
         Err(why) => may_keep(&node, &why),

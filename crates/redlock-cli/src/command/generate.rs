@@ -1,9 +1,9 @@
 //! `redlock generate`: what packages install beside the command.
 
 use crate::args::Generated;
+use crate::definition::definition;
 use crate::exit::{CANNOT_PRINT, Failure};
 use crate::output;
-use crate::usage::definition;
 
 pub(crate) fn generate(what: &Generated) -> Result<u8, Failure> {
     let mut text = Vec::new();

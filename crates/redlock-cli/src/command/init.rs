@@ -7,20 +7,20 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use redlock_quorum::{
-    Cause, FencingToken, Init, InitError, InitNode, InitReport, Lists, NodeReport, RecordedSet,
-    Standing, WhyNot, quorum,
+    Cause, FencingToken, Init, InitNode, InitReport, NodeReport, RecordedSet, Standing, quorum,
 };
 use serde::Serialize;
 
-use crate::answers;
 use crate::args;
 use crate::command::prior;
+use crate::command::refusals::{refused, standing};
 use crate::duration::spelled;
 use crate::exit::{Failure, NOT_OURS, UNAVAILABLE};
 use crate::global::Global;
 use crate::lists;
 use crate::output;
 use crate::session::Session;
+use crate::stderr;
 
 /// What `init` prints as JSON.
 #[derive(Serialize)]
@@ -42,7 +42,7 @@ struct Node<'a> {
 pub(crate) async fn init(global: &Global, args: &args::Init) -> Result<u8, Failure> {
     let session = Session::new(global, OsStr::new("-"))?;
     for lacks in session.lacking().await {
-        output::note(&lacks);
+        stderr::note(&lacks);
     }
     let outcome = admit(&session, global, args).await;
     session.close().await;
@@ -92,10 +92,10 @@ async fn agree(session: &Session, global: &Global) -> Result<(), Failure> {
     }
     let nodes = prior::check(session, global).await?;
     for node in &nodes {
-        output::note(&shown(node));
+        stderr::note(&shown(node));
     }
     for lists in lists::others(&nodes) {
-        output::note(&lists::both(&lists));
+        stderr::note(&lists::both(&lists));
     }
     // No answer is a no.
     let _ = io::stderr().write_all(QUESTION.as_bytes());
@@ -161,9 +161,8 @@ fn note_those_without_floor(nodes: &[InitNode]) {
     let before: Vec<&str> = before.map(|node| &*node.node).collect();
     if !before.is_empty() {
         let nodes = before.join(", ");
-        output::note(&format!(
-            "--floor has no effect on {nodes}, which were already admitted and keep their \
-                ballots"
+        stderr::note(&format!(
+            "--floor is not for {nodes}, admitted before: they keep their ballots"
         ));
     }
 }
@@ -181,7 +180,7 @@ fn note_a_larger_max_ttl(nodes: &[InitNode], given: Duration, again: bool) {
             )
         }
     };
-    output::note(&format!("max_ttl stays at {}, the value on the masters: {cure}", spelled(held)));
+    stderr::note(&format!("max_ttl stays {}, which masters have: {cure}", spelled(held)));
 }
 
 /// Clients look at the records from time to time, and until then go on with what they have read.
@@ -192,9 +191,10 @@ fn note_a_former_max_ttl(nodes: &[InitNode]) {
     let former = limits.filter(|(now, former)| now < former).map(|(_, former)| former).max();
     let Some(former) = former else { return };
     let rest = former + former / 10 + READ_AGAIN;
-    output::note(&format!(
-        "max_ttl was {}. Connected clients may keep using it for about a minute, so do not \
-            restart any master for {} (1.1 × the old max_ttl plus one minute)",
+    stderr::note(&format!(
+        "max_ttl was {}: clients that are connected may give locks with the old TTL until \
+         they have read the records again, about a minute while they run; so restart no master \
+         for {} (1.1 times the former max_ttl, and a minute)",
         spelled(former),
         spelled(rest)
     ));
@@ -230,7 +230,7 @@ fn judge(report: &InitReport) -> Result<u8, Failure> {
         return Err(Failure::new(UNAVAILABLE, cause));
     }
     for (node, why) in missing.zip(whys) {
-        output::note(&format!("{why}; {}", later(node)));
+        stderr::note(&format!("{why}; {}", later(node)));
     }
     Ok(0)
 }
@@ -253,88 +253,6 @@ fn why(node: &InitNode) -> String {
     format!("{} {}", node.node, standing(node))
 }
 
-/// Why a master does not vote, or what it is.
-fn standing(node: &InitNode) -> String {
-    node.cause.as_ref().map_or_else(|| node.now.to_string(), ToString::to_string)
-}
-
-/// Why nothing was done, or not all.
-pub(super) fn refused(error: InitError) -> Failure {
-    let said = |nodes: &[InitNode]| {
-        answers::said_once(nodes.iter().map(|node| (&*node.node, standing(node))).collect())
-    };
-    match error {
-        InitError::NoQuorum { nodes } => {
-            let said = said(&nodes);
-            let what = "fewer than a quorum of masters could be read, nothing was written";
-            Failure::new(UNAVAILABLE, anyhow!("{what}: {said}"))
-        }
-        InitError::Shutdown => Failure::new(UNAVAILABLE, error),
-        // The statement would be made of something that nobody has looked at.
-        InitError::Refused { nodes } if nodes.iter().any(InitNode::is_checked) => {
-            Failure::usage(anyhow!(
-                "masters are still being checked, perhaps by another init; run `redlock init` \
-                    again shortly: {}",
-                said(&nodes)
-            ))
-        }
-        InitError::Refused { nodes } => {
-            in_use(nodes.iter().any(is_without_quarantine), &said(&nodes))
-        }
-        InitError::OtherSet { lists, nodes } => other_set(&lists, &said(&nodes)),
-        InitError::FarFloor { limit } => Failure::usage(anyhow!(
-            "the floor that was given is more than a minute ahead of the masters' clocks: if \
-             all masters restart empty, no master knows this floor, and tokens become smaller \
-             unless a person gives a floor above every token seen; give {limit} at most, or \
-             --far-floor; \
-             nothing was written"
-        )),
-        InitError::Unread { unread, nodes } => Failure::usage(anyhow!(
-            "the record of {} was not read, and it may show that this namespace was in use: type \
-             redlock init again when every master answers, or state by --again that no lock \
-             is held; nothing was written: {}",
-            unread.join(", "),
-            said(&nodes)
-        )),
-        // Nothing is wrong with what was asked: it may be asked again.
-        InitError::MaxTtl { .. } | InitError::Moved { .. } => Failure::new(UNAVAILABLE, error),
-        InitError::Off => Failure::usage(anyhow!(
-            "--quarantine off admits no masters: give --quarantine on, or --again to remove the \
-             records of a quarantine"
-        )),
-        InitError::Invalid(why) => why.into(),
-        error => Failure::usage(error),
-    }
-}
-
-/// The list differs from the recorded set by more than one master.
-pub(super) fn other_set(lists: &Lists, said: &str) -> Failure {
-    Failure::usage(anyhow!(
-        "refused, nothing was written: {}, which differ by more than one master: {said}; correct \
-         the list, change it one master at a time, or pass --again if no lock is held",
-        lists::both(lists)
-    ))
-}
-
-/// The namespace was in use. `is_mixed`: by clients without a quarantine.
-pub(super) fn in_use(is_mixed: bool, said: &str) -> Failure {
-    let failure = Failure::usage(anyhow!(
-        "this namespace was in use: a master may have lost a lock that is still held, or \
-         clients without a quarantine use it; wait for the end of the quarantine, or state by \
-         --again that no lock is held: {said}"
-    ));
-    // Where clients without a quarantine are, its masters say what cures it.
-    if is_mixed {
-        return failure;
-    }
-    failure.with_hint("without --again, the quarantine ends by itself")
-}
-
-fn is_without_quarantine(node: &InitNode) -> bool {
-    let cause = node.cause.as_ref();
-    matches!(cause, Some(Cause::NotAdmitted(not)) if not.why == WhyNot::UsedWithoutQuarantine)
-}
-
 /// The states of a master before and now.
 fn states(node: &InitNode) -> [&'static str; 2] {
     [node.was, node.now].map(|standing| output::state(standing, node.cause.as_ref()))
@@ -355,33 +273,15 @@ impl<'a> Node<'a> {
 
 #[cfg(test)]
 mod tests {
-    use redlock_quorum::{NotAdmitted, Redlock};
+    use redlock_quorum::Redlock;
     use redlock_testkit::SimNodes;
 
     use super::*;
-    use crate::exit::USAGE;
 
     async fn nodes() -> Vec<InitNode> {
         let masters = SimNodes::new(3, 1);
         let redlock = Redlock::builder().masters(masters.nodes()).clock(masters.clock());
         redlock.build().unwrap().init().await.unwrap().nodes
-    }
-
-    #[tokio::test]
-    async fn a_master_that_is_being_looked_at_is_no_reason_for_again() {
-        let mut nodes = nodes().await;
-        let said = |nodes: &[InitNode]| {
-            let failure = refused(InitError::Refused { nodes: nodes.to_vec() });
-            (failure.code, format!("{:#}", failure.cause))
-        };
-        let (code, words) = said(&nodes);
-        assert!(code == USAGE && words.contains("--again"), "{words}");
-        let why = NotAdmitted::new(WhyNot::Checked);
-        nodes[1].cause = Some(Cause::NotAdmitted(why.into()));
-        let (code, words) = said(&nodes);
-        assert_eq!(code, USAGE, "{words}");
-        assert!(words.contains("run `redlock init` again shortly"), "{words}");
-        assert!(!words.contains("--again"), "{words}");
     }
 
     #[tokio::test]

@@ -13,8 +13,9 @@ use redlock_quorum::{Cause, Mark, Resource, quorum};
 use serde::Serialize;
 
 use crate::answers;
-use crate::command::marks::Done;
 use crate::direct::{self, Direct, Found};
+use crate::done::Done;
+use crate::duration;
 use crate::exit::{Failure, UNAVAILABLE};
 use crate::global::Global;
 use crate::key::Key;
@@ -22,6 +23,7 @@ use crate::masters;
 use crate::moment;
 use crate::output;
 use crate::session::Session;
+use crate::stderr;
 
 /// What `status` prints as JSON when it was given no key.
 #[derive(Serialize)]
@@ -62,10 +64,12 @@ pub(crate) async fn list(global: &Global, as_json: bool) -> Result<u8, Failure> 
     session.close().await;
     let listing = listing?;
     if listing.truncated {
-        output::note(&format!("stopped after {KEYS_MAX} keys; narrow the search with --prefix"));
+        stderr::note(&format!(
+            "only {KEYS_MAX} keys were read: give --prefix to narrow the search"
+        ));
     }
     if listing.locks.iter().any(|lock| lock.ttl_ms.is_none()) {
-        output::note(&format!("{}: redlock release --force KEY", answers::NEVER_EXPIRES));
+        stderr::note(&format!("{}: redlock release --force KEY", answers::NEVER_EXPIRES));
     }
     if as_json {
         output::json(&listing)?
@@ -87,7 +91,7 @@ async fn read(session: &Session, prefix: &[u8]) -> Result<Listing, Failure> {
         let key = Resource::from(&names[row][prefix.len()..]);
         key.check().ok()?;
         let (key, since_ms) = (Key::from(&key), answers::since(token).map(moment::millis));
-        Some(Lock { key, token: token.to_owned(), ttl_ms: ttl.map(output::millis), since_ms })
+        Some(Lock { key, token: token.to_owned(), ttl_ms: ttl.map(duration::millis), since_ms })
     });
     let begin = [prefix, Mark::PREFIX.as_bytes()].concat();
     let done = (0..names.len()).filter_map(|row| {

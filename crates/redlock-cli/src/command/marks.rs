@@ -1,45 +1,19 @@
 //! Marks: what was completed, for `status`, and `release --force --mark`, which removes one.
 
 use anyhow::anyhow;
-use redlock_quorum::{LastRun, Mark, Status, quorum};
-use serde::Serialize;
+use redlock_quorum::{Mark, Status, quorum};
 
 use crate::args::Release;
 use crate::command::force::{self, Target};
 use crate::direct::{self, Direct, Found, PATIENCE};
+use crate::done::Done;
 use crate::exit::{Failure, NOT_OURS, UNAVAILABLE};
-use crate::fire;
 use crate::global::Global;
 use crate::masters;
 use crate::moment;
 use crate::output::{self, Forced};
 use crate::session::Session;
-
-/// The last run that was completed under a name, as `status` prints it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Done {
-    at_ms: u64,
-    fire: Option<u64>,
-    by: Option<String>,
-}
-
-impl Done {
-    /// For people.
-    pub(crate) fn text(&self) -> String {
-        let Self { at_ms, fire, by } = self;
-        let by = by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
-        let fire = fire.map(|fire| format!(", {}", fire::in_words(fire))).unwrap_or_default();
-        let at = moment::date_and_time(moment::of_millis(*at_ms));
-        format!("last run {at}{by}{fire}")
-    }
-}
-
-impl From<&Mark> for Done {
-    fn from(mark: &Mark) -> Self {
-        let LastRun { fire, by, .. } = LastRun::from(mark);
-        Self { at_ms: mark.at, fire, by }
-    }
-}
+use crate::stderr;
 
 /// What was completed under the name of the session; `None` if no quorum can say.
 pub(crate) async fn last(session: &Session) -> Option<Done> {
@@ -75,7 +49,7 @@ async fn remove_from_all(
         return Err(Failure::new(code, anyhow!("no master that answers has a mark of {name}")));
     }
     for Target { node, held, .. } in &targets {
-        output::note(&format!("deletes the mark of {name} on {node}: {held}"));
+        stderr::note(&format!("deletes the mark of {name} on {node}: {held}"));
     }
     if !args.yes {
         force::agree(&format!("{name} will run again at the next request."))?;
@@ -112,7 +86,7 @@ async fn targets(session: &Session, key: &[u8], status: &Status) -> (Vec<Target>
                     targets.push(Target { url: url.to_owned(), node, value, held });
                 }
                 Some(Found::Foreign) => {
-                    output::note(&format!("{node} has a key of another type; not deleted"));
+                    stderr::note(&format!("{node} has a key of another type: left alone"));
                 }
                 _ => {}
             },

@@ -12,6 +12,7 @@ pub(crate) mod list;
 pub(crate) mod marks;
 mod once;
 mod prior;
+mod refusals;
 pub(crate) mod release;
 pub(crate) mod run;
 pub(crate) mod status;

@@ -14,9 +14,9 @@ use crate::duration::spelled;
 use crate::exit::{Failure, LOST, UNAVAILABLE};
 use crate::fire::{self, Fire};
 use crate::moment;
-use crate::output;
 use crate::session::Session;
 use crate::signals::Signals;
+use crate::stderr;
 
 /// A lock, and what becomes of it when its command has ended.
 pub(super) enum Lock {
@@ -117,7 +117,7 @@ pub(super) async fn begin(
             if !session.is_quiet {
                 let fire = last.fire.filter(|_| args.fire.is_some());
                 let done = done(&session.key.to_string(), &last, fire, SystemTime::now());
-                output::complain(&format!("redlock: {done}"));
+                stderr::complain(&format!("redlock: {done}"));
             }
             Ok(None)
         }
@@ -152,17 +152,14 @@ pub(super) async fn complete(session: &Session, guard: OnceGuard) -> Result<(), 
         // The code is the command's; that it may run again is worth a line.
         Err(MarkError::NoQuorum { resource, votes }) => {
             let said = answers::said(&votes);
-            output::note(&format!(
-                "{resource} completed, but too few masters recorded it, so it may run again: \
-                    {said}"
+            stderr::note(&format!(
+                "{resource} was done, but too few masters acknowledged its mark, so it may be \
+                 done again: {said}"
             ));
             Ok(())
         }
         Err(error) => {
-            output::note(&format!(
-                "{} completed, but its completion was not recorded: {error}",
-                session.key
-            ));
+            stderr::note(&format!("{} was done, and is not marked as done: {error}", session.key));
             Ok(())
         }
     }

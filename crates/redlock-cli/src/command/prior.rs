@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use redlock_quorum::{Cause, InitError, Lists, NodeReport, Quarantine, Standing, WhyNot, quorum};
 
-use super::init::{in_use, other_set, refused};
+use super::refusals::{in_use, other_set, refused};
 use crate::answers;
 use crate::exit::{Failure, UNAVAILABLE};
 use crate::global::Global;

@@ -5,7 +5,7 @@ use redlock_quorum::{Lease, ReleaseError};
 
 use crate::answers;
 use crate::args::Release;
-use crate::command::force;
+use crate::command::{force, marks};
 use crate::exit::{Failure, NOT_OURS, UNAVAILABLE};
 use crate::global::Global;
 use crate::output::{self, Released};
@@ -14,6 +14,7 @@ use crate::session::Session;
 pub(crate) async fn release(global: &Global, args: &Release) -> Result<u8, Failure> {
     match &args.token {
         Some(token) => by_token(global, args, token).await,
+        None if args.mark => marks::remove(global, args).await,
         None => force::force(global, args).await,
     }
 }

@@ -14,15 +14,15 @@ use crate::args::Run;
 use crate::child::Child;
 use crate::command::once::{self, Lock};
 use crate::command::{enter, release};
-use crate::duration::{Wait, spelled};
+use crate::duration::{self, Wait, spelled};
 use crate::environment::Environment;
 use crate::exit::{self, CANNOT_RUN, Failure, LOST, NOT_FOUND};
 use crate::global::Global;
 use crate::group;
 use crate::launcher;
-use crate::output;
 use crate::session::Session;
 use crate::signals::Signals;
+use crate::stderr;
 use crate::supervise::{Deadlines, Outcome, Pause, Stage, Supervisor};
 use crate::terminal::Terminal;
 use crate::waiting::Found;
@@ -30,14 +30,14 @@ use crate::waiting::Found;
 /// With `-q`, a run that exits with 0 or with the code of `-E` prints nothing itself.
 pub(crate) async fn run(global: &Global, args: &Run) -> Result<u8, Failure> {
     if global.quiet {
-        output::hold_notes_back();
+        stderr::hold_notes_back();
     }
     let outcome = run_and_note(global, args).await;
     let code = match &outcome {
         Ok(code) => *code,
         Err(failure) => failure.code,
     };
-    output::end_holding_back([0, args.patience.held_code].contains(&code));
+    stderr::end_holding_back([0, args.patience.held_code].contains(&code));
     outcome
 }
 
@@ -143,7 +143,7 @@ async fn under_lock(
         Some(outlived) => format!(
             "the command could not be killed (it runs as another user) and ran for {} without the \
              lock",
-            spelled(Duration::from_millis(output::millis(outlived)))
+            spelled(Duration::from_millis(duration::millis(outlived)))
         ),
         None => what(stage, status.ok(), args.wait_group).to_owned(),
     };
@@ -158,7 +158,7 @@ fn note_what_goes_on(left: usize) {
         1 => "1 process of its group goes".to_owned(),
         left => format!("{left} processes of its group go"),
     };
-    output::note(&format!(
+    stderr::note(&format!(
         "the command has ended, and {who} on without the lock: --wait-group keeps it until then"
     ));
 }
@@ -256,7 +256,7 @@ async fn release(lock: Lock) -> Result<(), Failure> {
         }
         // The code is the command's; that the lock may live on a while is worth a line.
         Err(error) => {
-            output::note(&release::words(&error));
+            stderr::note(&release::words(&error));
             Ok(())
         }
         Ok(()) => Ok(()),

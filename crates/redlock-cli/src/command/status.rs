@@ -9,11 +9,13 @@ use redlock_quorum::State;
 use crate::answers;
 use crate::args::Status;
 use crate::command::list;
-use crate::command::marks::{self, Done};
+use crate::command::marks;
+use crate::done::Done;
 use crate::exit::{Failure, NOT_OURS, UNAVAILABLE, USAGE};
 use crate::global::Global;
 use crate::output::{self, Report};
 use crate::session::Session;
+use crate::stderr;
 
 pub(crate) async fn status(global: &Global, args: &Status) -> Result<u8, Failure> {
     match &args.key {
@@ -28,7 +30,7 @@ async fn one(global: &Global, key: &OsStr, as_json: bool) -> Result<u8, Failure>
     let (status, done) = tokio::join!(session.status(), marks::last(&session));
     let key = session.key.to_string();
     if let State::Held { ttl: None, .. } = &status.state {
-        output::note(&format!("{}: redlock release --force {key}", answers::NEVER_EXPIRES));
+        stderr::note(&format!("{}: redlock release --force {key}", answers::NEVER_EXPIRES));
     }
     let judged = judge(&key, &status, !as_json && is_one_screen());
     let printed = match &judged {

@@ -14,10 +14,10 @@ use redlock_quorum::{Cause, NodeReport, Quarantine, RedlockBuilder, ServerReport
 use serde::Serialize;
 
 use crate::args;
-use crate::duration::spelled;
+use crate::duration::{millis, millis_up, spelled};
 use crate::exit::{FINDINGS, Failure};
 use crate::global::Global;
-use crate::output::{self, millis, millis_up};
+use crate::output;
 use crate::session::Session;
 use blocks::{Block, blocks};
 use findings::{Finding, find};

@@ -1,0 +1,122 @@
+//! Why `init` did nothing, or not all.
+
+use anyhow::anyhow;
+use redlock_quorum::{Cause, InitError, InitNode, Lists, WhyNot};
+
+use crate::answers;
+use crate::exit::{Failure, UNAVAILABLE};
+use crate::lists;
+
+/// Why nothing was done, or not all.
+pub(super) fn refused(error: InitError) -> Failure {
+    let said = |nodes: &[InitNode]| {
+        answers::said_once(nodes.iter().map(|node| (&*node.node, standing(node))).collect())
+    };
+    match error {
+        InitError::NoQuorum { nodes } => {
+            let said = said(&nodes);
+            let what = "fewer than a quorum of masters could be read, nothing was written";
+            Failure::new(UNAVAILABLE, anyhow!("{what}: {said}"))
+        }
+        InitError::Shutdown => Failure::new(UNAVAILABLE, error),
+        // The statement would be made of something that nobody has looked at.
+        InitError::Refused { nodes } if nodes.iter().any(InitNode::is_checked) => {
+            Failure::usage(anyhow!(
+                "masters are being checked, another init may be running: type redlock init \
+                 again in a moment: {}",
+                said(&nodes)
+            ))
+        }
+        InitError::Refused { nodes } => {
+            in_use(nodes.iter().any(is_without_quarantine), &said(&nodes))
+        }
+        InitError::OtherSet { lists, nodes } => other_set(&lists, &said(&nodes)),
+        InitError::FarFloor { limit } => Failure::usage(anyhow!(
+            "the floor that was given is more than a minute ahead of the masters' clocks: if \
+             all masters restart empty, no master knows this floor, and tokens become smaller \
+             unless a person gives a floor above every token seen; give {limit} at most, or \
+             --far-floor; \
+             nothing was written"
+        )),
+        InitError::Unread { unread, nodes } => Failure::usage(anyhow!(
+            "the record of {} was not read, and it may show that this namespace was in use: type \
+             redlock init again when every master answers, or state by --again that no lock \
+             is held; nothing was written: {}",
+            unread.join(", "),
+            said(&nodes)
+        )),
+        // Nothing is wrong with what was asked: it may be asked again.
+        InitError::MaxTtl { .. } | InitError::Moved { .. } => Failure::new(UNAVAILABLE, error),
+        InitError::Off => Failure::usage(anyhow!(
+            "--quarantine off admits no masters: give --quarantine on, or --again to remove the \
+             records of a quarantine"
+        )),
+        InitError::Invalid(why) => why.into(),
+        error => Failure::usage(error),
+    }
+}
+
+/// The list differs from the recorded set by more than one master.
+pub(super) fn other_set(lists: &Lists, said: &str) -> Failure {
+    Failure::usage(anyhow!(
+        "refused, nothing was written: {}, which differ by more than one master: {said}; correct \
+         the list, change it one master at a time, or pass --again if no lock is held",
+        lists::both(lists)
+    ))
+}
+
+/// The namespace was in use. `is_mixed`: by clients without a quarantine.
+pub(super) fn in_use(is_mixed: bool, said: &str) -> Failure {
+    let failure = Failure::usage(anyhow!(
+        "this namespace was in use: a master may have lost a lock that is still held, or \
+         clients without a quarantine use it; wait for the end of the quarantine, or state by \
+         --again that no lock is held: {said}"
+    ));
+    // Where clients without a quarantine are, its masters say what cures it.
+    if is_mixed {
+        return failure;
+    }
+    failure.with_hint("redlock init --again states it; without it a quarantine ends by itself")
+}
+
+fn is_without_quarantine(node: &InitNode) -> bool {
+    let cause = node.cause.as_ref();
+    matches!(cause, Some(Cause::NotAdmitted(not)) if not.why == WhyNot::UsedWithoutQuarantine)
+}
+
+/// Why a master does not vote, or what it is.
+pub(super) fn standing(node: &InitNode) -> String {
+    node.cause.as_ref().map_or_else(|| node.now.to_string(), ToString::to_string)
+}
+
+#[cfg(test)]
+mod tests {
+    use redlock_quorum::{NotAdmitted, Redlock};
+    use redlock_testkit::SimNodes;
+
+    use super::*;
+    use crate::exit::USAGE;
+
+    async fn nodes() -> Vec<InitNode> {
+        let masters = SimNodes::new(3, 1);
+        let redlock = Redlock::builder().masters(masters.nodes()).clock(masters.clock());
+        redlock.build().unwrap().init().await.unwrap().nodes
+    }
+
+    #[tokio::test]
+    async fn a_master_that_is_being_looked_at_is_no_reason_for_again() {
+        let mut nodes = nodes().await;
+        let said = |nodes: &[InitNode]| {
+            let failure = refused(InitError::Refused { nodes: nodes.to_vec() });
+            (failure.code, format!("{:#}", failure.cause))
+        };
+        let (code, words) = said(&nodes);
+        assert!(code == USAGE && words.contains("--again"), "{words}");
+        let why = NotAdmitted::new(WhyNot::Checked);
+        nodes[1].cause = Some(Cause::NotAdmitted(why.into()));
+        let (code, words) = said(&nodes);
+        assert_eq!(code, USAGE, "{words}");
+        assert!(words.contains("type redlock init again in a moment"), "{words}");
+        assert!(!words.contains("--again"), "{words}");
+    }
+}

@@ -234,7 +234,9 @@ impl Session {
         };
         let why = incurable.iter().map(one).collect::<Vec<_>>().join(", ");
         let spare = left.saturating_sub(quorum(masters));
-        stderr::note(&format!("{why}; of {masters} masters {left} are left, {spare} may fail"));
+        stderr::note(&format!(
+            "{why}; {left} of {masters} masters can vote, {spare} more can fail"
+        ));
     }
 
     /// Says, to those who asked for it, what each master answered.

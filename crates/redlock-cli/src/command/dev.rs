@@ -38,7 +38,7 @@ pub(crate) async fn dev(global: &Global, args: &Dev) -> Result<u8, Failure> {
         Err(error) => return Err(Failure::new(UNAVAILABLE, error)),
     };
     output::line(&format!("REDLOCK_NODES={}", servers.urls().join(",")))?;
-    stderr::note("these masters keep nothing and end with this command: Ctrl-C");
+    stderr::note("these masters store nothing on disk; press Ctrl-C to stop them");
     watch(&servers, &mut signals).await
 }
 
@@ -61,7 +61,10 @@ async fn watch(servers: &RedisServers, signals: &mut Signals) -> Result<u8, Fail
         for name in gone {
             if ended.insert(name.clone()) {
                 let left = servers.len() - ended.len();
-                stderr::note(&format!("{name} has ended; {left} of {} are left", servers.len()));
+                stderr::note(&format!(
+                    "{name} exited; {left} of {} masters are still running",
+                    servers.len()
+                ));
             }
         }
         if ended.len() == servers.len() {

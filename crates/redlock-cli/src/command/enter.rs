@@ -37,7 +37,10 @@ pub(crate) async fn enter(
         return failure;
     }
     if session.is_verbose {
-        stderr::note(&format!("{} entered, {} has it: {said}", session.key, entry.token));
+        stderr::note(&format!(
+            "reusing the lock on {}, held by {}: {said}",
+            session.key, entry.token
+        ));
     }
     let key = session.key.clone();
     session.close().await;

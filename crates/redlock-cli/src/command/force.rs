@@ -74,7 +74,7 @@ pub(super) async fn delete_all(session: &Session, key: &[u8], targets: Vec<Targe
         let delete = async |master: &mut Direct| master.delete(key, &value).await;
         match direct::ask(&url, session.masters.pem(), PATIENCE * 3, delete).await {
             Ok(true) => deleted.push(node),
-            Ok(false) => stderr::note(&format!("{node} has another key by now: left alone")),
+            Ok(false) => stderr::note(&format!("{node}: the key has changed; not deleted")),
             Err(why) => may_keep(&node, &why),
         }
     }
@@ -108,7 +108,7 @@ async fn target(session: &Session, key: &[u8], url: &str, vote: &NodeVote) -> Op
             return Some(Target { url: url.to_owned(), node, value, held: answers::held(vote) });
         }
         Ok(Some(Found::Foreign)) => {
-            stderr::note(&format!("{node} has {}: left alone", answers::FOREIGN));
+            stderr::note(&format!("{node} has {}; not deleted", answers::FOREIGN));
         }
         Ok(_) => {}
         Err(why) => may_keep(&node, &why),

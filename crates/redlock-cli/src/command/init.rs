@@ -162,7 +162,8 @@ fn note_those_without_floor(nodes: &[InitNode]) {
     if !before.is_empty() {
         let nodes = before.join(", ");
         stderr::note(&format!(
-            "--floor is not for {nodes}, admitted before: they keep their ballots"
+            "--floor has no effect on {nodes}, which were already admitted and keep their \
+            ballots"
         ));
     }
 }
@@ -180,7 +181,7 @@ fn note_a_larger_max_ttl(nodes: &[InitNode], given: Duration, again: bool) {
             )
         }
     };
-    stderr::note(&format!("max_ttl stays {}, which masters have: {cure}", spelled(held)));
+    stderr::note(&format!("max_ttl stays at {}, the value on the masters: {cure}", spelled(held)));
 }
 
 /// Clients look at the records from time to time, and until then go on with what they have read.
@@ -192,9 +193,8 @@ fn note_a_former_max_ttl(nodes: &[InitNode]) {
     let Some(former) = former else { return };
     let rest = former + former / 10 + READ_AGAIN;
     stderr::note(&format!(
-        "max_ttl was {}: clients that are connected may give locks with the old TTL until \
-         they have read the records again, about a minute while they run; so restart no master \
-         for {} (1.1 times the former max_ttl, and a minute)",
+        "max_ttl was {}. Connected clients may keep using it for about a minute, so do not \
+        restart any master for {} (1.1 × the old max_ttl plus one minute)",
         spelled(former),
         spelled(rest)
     ));

@@ -64,9 +64,7 @@ pub(crate) async fn list(global: &Global, as_json: bool) -> Result<u8, Failure> 
     session.close().await;
     let listing = listing?;
     if listing.truncated {
-        stderr::note(&format!(
-            "only {KEYS_MAX} keys were read: give --prefix to narrow the search"
-        ));
+        stderr::note(&format!("stopped after {KEYS_MAX} keys; narrow the search with --prefix"));
     }
     if listing.locks.iter().any(|lock| lock.ttl_ms.is_none()) {
         stderr::note(&format!("{}: redlock release --force KEY", answers::NEVER_EXPIRES));

@@ -86,7 +86,7 @@ async fn targets(session: &Session, key: &[u8], status: &Status) -> (Vec<Target>
                     targets.push(Target { url: url.to_owned(), node, value, held });
                 }
                 Some(Found::Foreign) => {
-                    stderr::note(&format!("{node} has a key of another type: left alone"));
+                    stderr::note(&format!("{node} has a key of another type; not deleted"));
                 }
                 _ => {}
             },

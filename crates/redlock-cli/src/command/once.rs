@@ -153,13 +153,16 @@ pub(super) async fn complete(session: &Session, guard: OnceGuard) -> Result<(), 
         Err(MarkError::NoQuorum { resource, votes }) => {
             let said = answers::said(&votes);
             stderr::note(&format!(
-                "{resource} was done, but too few masters acknowledged its mark, so it may be \
-                 done again: {said}"
+                "{resource} completed, but too few masters recorded it, so it may run again: \
+                {said}"
             ));
             Ok(())
         }
         Err(error) => {
-            stderr::note(&format!("{} was done, and is not marked as done: {error}", session.key));
+            stderr::note(&format!(
+                "{} completed, but its completion was not recorded: {error}",
+                session.key
+            ));
             Ok(())
         }
     }

@@ -22,8 +22,8 @@ pub(super) fn refused(error: InitError) -> Failure {
         // The statement would be made of something that nobody has looked at.
         InitError::Refused { nodes } if nodes.iter().any(InitNode::is_checked) => {
             Failure::usage(anyhow!(
-                "masters are being checked, another init may be running: type redlock init \
-                 again in a moment: {}",
+                "masters are still being checked, perhaps by another init; run `redlock init` \
+                again shortly: {}",
                 said(&nodes)
             ))
         }
@@ -76,7 +76,7 @@ pub(super) fn in_use(is_mixed: bool, said: &str) -> Failure {
     if is_mixed {
         return failure;
     }
-    failure.with_hint("redlock init --again states it; without it a quarantine ends by itself")
+    failure.with_hint("without --again, the quarantine ends by itself")
 }
 
 fn is_without_quarantine(node: &InitNode) -> bool {

@@ -46,7 +46,7 @@ const REPLIES: [(&str, &[&str]); 10] = [
     ("{value, PTTL}", &["{string.sub(value, 1, 512), redis.call('PTTL', KEYS[1])}"]),
     ("OK", &["return redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])"]),
     ("{1, raised, score}", &["return {1, raised, redis.pcall('ZSCORE', KEYS[2], ARGV[#ARGV])}"]),
-    ("{1, waiters}", &["return {1, call('ZCARD', QUEUE)}"]),
+    ("{1, waiters}", &["return {1, waiters}"]),
     (
         "{0, waiters, rank or -1, value, PTTL}",
         &["return {0, call('ZCARD', QUEUE), call('ZRANK', QUEUE, ticket) or -1, shown, \

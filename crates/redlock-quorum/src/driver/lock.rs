@@ -111,6 +111,14 @@ impl Lock {
         self.machine.lease().is_some()
     }
 
+    /// Returns whether the caller of a lease has taken it. `None` if there is no holder.
+    pub(super) fn acceptance(&self) -> Option<Acceptance> {
+        match &self.caller {
+            Caller::Holds(holder) => Some(holder.cell.acceptance()),
+            _ => None,
+        }
+    }
+
     /// Whether its holder counts on it at this moment.
     pub(super) fn is_held(&self) -> bool {
         matches!(&self.caller, Caller::Holds(holder) if holder.cell.is_held())

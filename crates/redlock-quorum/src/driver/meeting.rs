@@ -8,7 +8,6 @@ use redlock_core::{
     Answer, Bid, Cause, Entry, Exit, Instant, Leaving, Op, Resource, SharedQueue, Verdict, Vote,
 };
 
-use super::lock::Caller;
 use super::ticket::{LockId, RequestId, Ticket};
 use super::timers::Due;
 use super::{Driver, Lock};
@@ -256,8 +255,8 @@ impl Driver {
     pub(super) fn end_untaken(&mut self, id: LockId, now: Instant) {
         let reservation = self.reservation();
         let Some(lock) = self.locks.get(id) else { return };
-        let Caller::Holds(holder) = &lock.caller else { return };
-        let is_taken = holder.cell.acceptance() == Acceptance::Accepted;
+        let Some(acceptance) = lock.acceptance() else { return };
+        let is_taken = acceptance == Acceptance::Accepted;
         let held_for = self.keys.held_for(lock.key_use, id, now).unwrap_or_default();
         let pause = self.keys.lease_ends(lock.key_use, is_taken, held_for, reservation);
         if let Some(pause) = pause {

@@ -174,12 +174,17 @@ impl fmt::Debug for Names {
     }
 }
 
-/// The names, separated by commas.
+/// The names, separated by commas. A name with control characters is shown as the record has it,
+/// because others may write records, and the text is part of one line on a terminal.
 impl fmt::Display for Names {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, name) in self.iter().enumerate() {
             let separator = if place == 0 { "" } else { ", " };
-            write!(f, "{separator}{name}")?;
+            f.write_str(separator)?;
+            match name.contains(char::is_control) {
+                true => f.write_str(&encode(name))?,
+                false => f.write_str(name)?,
+            }
         }
         Ok(())
     }
@@ -244,6 +249,12 @@ mod tests {
         assert!(names.contains(&long) && names.are_those_of(&Names::new([long.as_str()])));
         let all: Names = read_back(&vec![long.as_str(); 255]);
         assert_eq!(all.len(), 255, "the names of the largest set can be read");
+    }
+
+    #[test]
+    fn control_characters_of_names_are_not_printed() {
+        let shown = Names::new(["köln:1", "a\nredlock: b\u{1b}[31m", "/run/r 1"]).to_string();
+        assert_eq!(shown, "köln:1, a%0Aredlock:%20b%1B[31m, /run/r 1");
     }
 
     #[test]

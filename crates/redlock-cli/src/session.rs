@@ -213,7 +213,7 @@ impl Session {
     pub(crate) fn warn_of_list(&self) {
         let Some(lists) = self.redlock.list_warning() else { return };
         if !self.has_warned_of_list.replace(true) {
-            let both = lists::both(&lists);
+            let both = lists::by_one(&lists);
             stderr::note(&format!(
                 "the list of masters may be wrong: {both}; if a change is under way, finish it with \
                  redlock init"

@@ -239,8 +239,8 @@ mod tests {
         let begun = NotAdmitted { by_visits: by_visits(129_810), ..restarted.clone() };
         assert_eq!(
             begun.to_string(),
-            "restarted, or lost its fencing data, in quarantine; votes again in 63.9 s at the \
-             earliest if a client stays connected, in 2m10s at the latest if clients come and go"
+            "restarted, or lost its fencing data, in quarantine; votes again in 63.9 s if \
+             a client stays connected, otherwise within 2m10s"
         );
         let almost_over = NotAdmitted { by_visits: by_visits(63_810), ..restarted };
         assert_eq!(

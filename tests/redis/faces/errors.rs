@@ -254,7 +254,7 @@ async fn every_kind_of_stranger_is_reported_as_what_it_is() {
         (full.url(), "error reply: OOM command not allowed"),
         (format!("{}/77", gone.url()), "connection refused"),
         (format!("{}/77", replicated.url()), "error reply: ERR DB index is out of range"),
-        (http, "not connected: not a Redis, it said \"HTTP/1.1 400 Bad Request"),
+        (http, "not connected: an HTTP server or proxy answers on this port"),
         ("redis://no-such-host.invalid:1".into(), "not connected: "),
         ("unix:///nowhere/redis.sock".into(), "not connected: "),
     ];

@@ -87,8 +87,8 @@ async fn a_master_whose_ballots_are_no_set_does_not_vote_until_a_person_removes_
 async fn names_the_key(redlock: &Redlock, set: &str) {
     let deadline = Instant::now() + secs(10);
     let expected = format!(
-        "lost its fencing data, its quarantine has not begun; votes again in 4.4 s at the earliest \
-         if a client stays connected, in 8.8 s at the latest if clients come and go; WRONGTYPE the key {set} is of another type"
+        "lost its fencing data, its quarantine has not begun; votes again in 4.4 s if a client \
+         stays connected, otherwise within 8.8 s; WRONGTYPE the key {set} is of another type"
     );
     loop {
         let cause = redlock.inspect().await.remove(0).cause.map(|cause| cause.to_string());

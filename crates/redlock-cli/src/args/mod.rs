@@ -132,7 +132,7 @@ mod tests {
         let said = format!("[default: {node_timeout:?}, or a tenth of the TTL]");
         assert!(help("run").contains(&said), "{said}");
         let connect = RedlockBuilder::CONNECT_TIMEOUT;
-        assert!(help::LONG.contains(&format!("it was not connected within {connect:?}, or")));
+        assert!(help::LONG.contains(&format!("not connected within {connect:?}, or")));
     }
 
     #[test]

@@ -68,9 +68,9 @@ pub(super) fn other_set(lists: &Lists, said: &str) -> Failure {
 /// The namespace was in use. `is_mixed`: by clients without a quarantine.
 pub(super) fn in_use(is_mixed: bool, said: &str) -> Failure {
     let failure = Failure::usage(anyhow!(
-        "this namespace was in use: a master may have lost a lock that is still held, or \
-         clients without a quarantine use it; wait for the end of the quarantine, or state by \
-         --again that no lock is held: {said}"
+        "refused: this prefix is in use, and a master may have lost a lock that is still held (or \
+         clients without a quarantine use it). Wait for the quarantine to end, or pass --again if \
+         no lock is held: {said}"
     ));
     // Where clients without a quarantine are, its masters say what cures it.
     if is_mixed {
@@ -116,7 +116,7 @@ mod tests {
         nodes[1].cause = Some(Cause::NotAdmitted(why.into()));
         let (code, words) = said(&nodes);
         assert_eq!(code, USAGE, "{words}");
-        assert!(words.contains("type redlock init again in a moment"), "{words}");
+        assert!(words.contains("run `redlock init` again shortly"), "{words}");
         assert!(!words.contains("--again"), "{words}");
     }
 }

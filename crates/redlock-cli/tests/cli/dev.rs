@@ -60,7 +60,7 @@ fn dev_names_the_port_that_is_taken() {
     let port = taken.port().to_string();
     let answer = answer_of(&mut bare(["dev", "--port", &port]));
     assert_eq!((answer.code, answer.out.as_str()), (69, ""));
-    assert!(answer.cause().contains(&format!("port {port} is taken")), "{answer:?}");
+    assert!(answer.cause().contains(&format!("port {port} is in use")), "{answer:?}");
 }
 
 /// The process ids of the servers behind a line of `dev`.

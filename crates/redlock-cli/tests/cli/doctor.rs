@@ -51,7 +51,7 @@ fn masters_on_one_host_and_without_a_quorum_are_found() {
     assert_eq!(answer.code, 1);
     let object = answer.json();
     let all = findings(&object, None);
-    assert_eq!(all[0], "error: no quorum: 0 of 3 masters vote, 2 are needed");
+    assert_eq!(all[0], "error: no quorum: 0 of 3 masters vote, 2 needed");
     assert_eq!(all[1], "info: 3 masters are on 127.0.0.1");
     let one = findings(&object, Some(servers[0].name()));
     assert!(
@@ -85,7 +85,7 @@ fn one_problem_of_five_masters_is_one_block_with_five_names_and_its_cause_comes_
     let names = servers.iter().map(RedisServer::name).collect::<Vec<_>>().join(", ");
     let urls = servers.urls().join(",").replace("redis://", "redis://nobody:wrong@");
     let people = answer_of(bare(["doctor"]).env("REDLOCK_NODES", &urls));
-    let at = format!("\n  at:   {names}\n");
+    let at = format!("\n  at:     {names}\n");
     let order = ["error: error reply: WRONGPASS", &at, "error: no quorum", "info: 5 masters"];
     assert!(places(&people.out, &order).is_sorted(), "{people:?}");
     assert!(people.cause().starts_with("redlock: 2 findings: error reply: WRONG"), "{people:?}");
@@ -137,7 +137,7 @@ fn an_eviction_policy_without_a_limit_is_told_and_is_no_finding_by_itself() {
     let answer = ask(&servers, ["doctor", "--json"]);
     answer.success();
     let found = findings(&answer.json(), Some(servers[0].name()));
-    let what = "info: would evict keys if its memory had a limit: allkeys-lru, maxmemory 0";
+    let what = "info: its eviction policy is allkeys-lru, inactive while maxmemory is 0";
     assert_eq!(found, [what]);
 }
 
@@ -145,7 +145,7 @@ fn an_eviction_policy_without_a_limit_is_told_and_is_no_finding_by_itself() {
 fn an_even_number_of_masters_is_told_with_what_may_fail() {
     for (masters, code, what) in [
         (2, 1, "warning: 2 masters tolerate no failure"),
-        (4, 0, "info: 4 masters: 1 may fail, as of 3"),
+        (4, 0, "info: 4 masters: 1 can fail, the same as with 3"),
     ] {
         let servers = RedisServers::start(masters).unwrap();
         let answer = ask(&servers, ["doctor", "--json"]);
@@ -195,7 +195,7 @@ fn clients_without_a_quarantine_are_told_from_brand_new_masters() {
     let answer = ask(&servers, ["doctor", "--json"]);
     let object = answer.json();
     let one = findings(&object, Some(servers[0].name()));
-    let what = "error: not admitted: clients with Quarantine::Off use this namespace";
+    let what = "error: not admitted: other clients use this prefix without a quarantine";
     assert!(one[0].starts_with(what), "{one:?}");
     let people = ask(&servers, ["doctor"]);
     assert!(!people.out.contains("new, or lost its data"), "{people:?}");
@@ -444,7 +444,8 @@ fn ballots_that_another_program_has_written_are_found() {
     let answer = ask(&servers, ["doctor", "--json"]);
     assert_eq!(answer.code, 1);
     let of = |place: usize| findings(&answer.json(), Some(servers[place].name()));
-    let found = "error: 2 of its ballots are foreign, such as 7: 9007199254740992";
+    let found =
+        "error: 2 of its ballots were not written by redlock, for example 7: 9007199254740992";
     assert_eq!((of(0), of(1)), (Vec::new(), vec![found.to_owned()]));
     assert_eq!(answer.json()["nodes"][1]["foreign_scores"][1], "8: 1.5");
     let plain = ask(&servers, ["doctor", "--plain", "--json"]).json();

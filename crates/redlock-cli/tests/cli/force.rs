@@ -72,7 +72,7 @@ fn on_a_terminal_it_asks_and_a_line_that_is_no_yes_is_a_no() {
     for (typed, code, left) in [("\n", 1, 1), ("n\n", 1, 1), ("y\n", 0, 0)] {
         let mut terminal = Terminal::start(&redlock(&servers, ["release", "--force", "k"]));
         terminal.shows(&format!("note: deletes k on {}: held by ", servers[0].name()));
-        terminal.shows("If the holder of k still works, it loses the lock");
+        terminal.shows("If the holder of k is still running, it will lose the lock");
         terminal.type_in(typed);
         assert_eq!((terminal.code(), copies(&servers, "k")), (code, left), "{typed:?}");
     }

@@ -167,7 +167,7 @@ fn no_more_than_ten_thousand_keys_are_looked_at() {
     let object = answer.json();
     assert_eq!(object["truncated"], true);
     assert_eq!(object["locks"].as_array().unwrap().len(), 10_000);
-    assert!(answer.err.starts_with("note: only 10000 keys were read"), "{}", answer.err);
+    assert!(answer.err.starts_with("note: stopped after 10000 keys"), "{}", answer.err);
     ask(&servers, ["init", "--yes", "--prefix", "k105"]).success();
     let narrow = ask(&servers, ["status", "--json", "--prefix", "k105"]).json();
     assert_eq!(narrow["truncated"], false);

@@ -107,7 +107,7 @@ fn the_whole_group_has_ended_before_the_lock_may_be_anothers() {
         assert!(answer.cause().contains(&server.name()), "{answer:?}");
     }
     // What is stopped may still have a request in its buffers.
-    let kept = "may keep the key of k for up to 3.3s from its wake-up";
+    let kept = "may keep the key of k for up to 3.3s after it resumes";
     assert!(answer.err.contains(kept), "{answer:?}");
 }
 

@@ -86,7 +86,7 @@ fn masters_that_may_keep_a_key_are_named_with_the_time() {
     let note = format!("note: {} may keep the key of k until ", servers[2].name());
     let line = answer.err.lines().find(|line| line.starts_with(&note));
     let line = line.unwrap_or_else(|| panic!("{answer:?}"));
-    assert!(line.contains(" UTC, ") && line.ends_with("s at most"), "{line}");
+    assert!(line.contains(" UTC (") && line.ends_with("s at most)"), "{line}");
     servers[2].resume().unwrap();
 }
 

@@ -156,7 +156,7 @@ fn a_mark_that_no_quorum_takes_is_a_note_and_the_lock_is_left_to_expire() {
     let answer = answer_of(&mut counting(&servers, &options, &scratch, &work));
     assert_eq!(answer.code, 0, "the code is that of the command: {answer:?}");
     let note =
-        answer.err.lines().find(|line| line.starts_with("note: report was done, but too few"));
+        answer.err.lines().find(|line| line.starts_with("note: report completed, but too few"));
     assert!(note.is_some_and(|note| note.contains("the mark is malformed")), "{answer:?}");
     // Nothing is run where no quorum says what was done.
     let refused = answer_of(&mut counting(&servers, &options, &scratch, ""));
@@ -216,7 +216,8 @@ fn doctor_names_marks_of_the_future() {
         found.iter().filter(|one| one["what"].as_str().unwrap().contains("mark")).collect();
     assert_eq!((answer.code, found.len()), (1, 1), "{answer:?}");
     assert_eq!(found[0]["node"], json!(servers[0].name()));
-    let what = "has a mark of the future: report was last done at 2100-01-01 00:00:00 UTC";
+    let what =
+        "has an invalid completion mark: report was last completed at 2100-01-01 00:00:00 UTC";
     assert_eq!(found[0]["what"], json!(what));
     assert!(found[0]["fix"].as_str().unwrap().contains("release --force --mark"));
 }

@@ -48,7 +48,7 @@ fn a_bad_url_is_named_with_its_place_the_reason_and_the_form_it_should_have() {
 fn a_value_of_the_environment_is_refused_under_the_name_of_its_variable() {
     for (variable, value, cause) in [
         ("REDLOCK_NODE_TIMEOUT", "soon", "write a duration as 500ms"),
-        ("REDLOCK_NODE_TIMEOUT", "20s", "a --node-timeout of 20s is too long"),
+        ("REDLOCK_NODE_TIMEOUT", "20s", "--node-timeout 20s must be at most a quarter of"),
         ("REDLOCK_NODE_TIMEOUT", "0", "never lets a master answer"),
         ("REDLOCK_PLAIN", "maybe", "expected 1 or 0"),
         ("REDLOCK_MAX_TTL", "never", "write a duration as 500ms"),

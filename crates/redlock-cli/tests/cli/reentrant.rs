@@ -178,7 +178,8 @@ fn a_group_of_its_own_is_refused_and_told_what_to_do() {
     ] {
         let answer = inside(&servers, script);
         assert_eq!((answer.code, answer.out.as_str()), (75, ""), "{script}: {answer:?}");
-        let why = "redlock: k cannot be entered: this command is not in the process group that";
+        let why =
+            "redlock: cannot reuse the lock on k: this command is not in the process group that";
         assert!(answer.cause().starts_with(why), "{answer:?}");
         assert!(answer.cause().contains("without setsid"), "{answer:?}");
     }

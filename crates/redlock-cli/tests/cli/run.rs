@@ -163,7 +163,7 @@ fn a_text_for_the_shell_is_run_by_it() {
     assert_eq!((answer.code, answer.out.as_str(), answer.err.as_str()), (3, "j\n", ""));
     let words = ask(&servers, ["run", "k", "--", "echo it", "is"]);
     assert_eq!(words.code, 127);
-    let said = "redlock: echo it: command not found; a text for the shell follows -c: ";
+    let said = "redlock: echo it: command not found; -c needs a shell command: ";
     assert!(words.cause().starts_with(said), "{words:?}");
     let one = ask(&servers, ["run", "k", "--", "no-such-command"]);
     assert_eq!((one.code, one.cause()), (127, "redlock: no-such-command: command not found"));

@@ -120,7 +120,7 @@ fn a_signal_ends_the_wait_for_a_lock_and_nothing_is_left() {
             run.signal(signal);
             let answer = run.answer();
             assert_eq!((answer.code, answer.out.as_str()), (code, ""));
-            let said = "no lock on k was acquired: k is held by stranger, never expires: ";
+            let said = "before acquiring k: k is held by stranger, never expires: ";
             assert!(answer.cause().contains(said), "{answer:?}");
             for server in servers.iter() {
                 assert!(answer.cause().contains(&format!("{} held", server.name())), "{answer:?}");

@@ -22,9 +22,12 @@ fn wrong_usage_ends_with_64_and_one_line_with_the_cause() {
         (ask(["init", "--floor", "9007199254740992"]), "an integer below 2^53"),
         (ask(["run", "k", "--ttl", "1ms", "--", "true"]), "must be at least 10ms"),
         (ask(["run", "k", "--ttl", "25h", "--", "true"]), "max_ttl is 1d"),
-        (ask(["run", "k", "--max-hold", "0", "--", "true"]), "--max-hold of 0s"),
+        (
+            ask(["run", "k", "--max-hold", "0", "--", "true"]),
+            "--max-hold must be at least 1ms (got 0s)",
+        ),
         (ask(["run", "k", "-n", "--wait", "1s", "--", "true"]), "cannot be used with"),
-        (ask(["acquire", "k", "--node-timeout", "20s"]), "too long"),
+        (ask(["acquire", "k", "--node-timeout", "20s"]), "at most a quarter of"),
         (ask(["acquire", "k", "-E", "256"]), "256"),
         (ask(["acquire", ""]), "KEY is empty"),
         (ask(["acquire", "redlock-quorum:1"]), "reserved"),
@@ -83,7 +86,7 @@ fn durations_and_options_may_stand_anywhere_before_the_command() {
     ] {
         let answer = ask(words);
         assert!(
-            answer.cause().contains("a --node-timeout of 20s is too long for a --ttl of 30s"),
+            answer.cause().contains("--node-timeout 20s must be at most a quarter of --ttl 30s"),
             "{answer:?}"
         );
     }

@@ -100,7 +100,7 @@ fn a_key_that_never_expires_is_listed_with_what_to_do() {
     let list = ask(&servers, ["status"]);
     assert_eq!(list.success(), "stuck  held by by hand, never expires");
     for (answer, key) in [(list, "KEY"), (ask(&servers, ["status", "stuck"]), "stuck")] {
-        let cure = format!("delete it: redlock release --force {key}\n");
+        let cure = format!(": redlock release --force {key}\n");
         assert!(answer.err.ends_with(&cure), "{answer:?}");
         assert!(answer.err.contains("redlock did not create it"), "{answer:?}");
     }

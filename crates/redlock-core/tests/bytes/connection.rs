@@ -291,7 +291,7 @@ async fn a_master_with_too_many_unanswered_requests_is_sent_no_more() {
     let Verdict::Unknown(cause) = &vote.answer.verdict else { panic!("{vote:?}") };
     assert_eq!(
         cause.to_string(),
-        "not sent: 16384 requests to this master are unanswered, which is the limit"
+        "not sent: too many unanswered requests to this master (limit 16384)"
     );
 
     peer.say("$-1\r\n").await;

@@ -48,11 +48,21 @@ fn some(
     found: Vec<Master>,
     none: impl FnOnce() -> (&'static str, String),
 ) -> Result<Vec<Master>, BuildError> {
+    if let Some(part) = found.iter().find(|master| is_part_of_a_password(master, &found)) {
+        let why = "an entry (***) has no scheme such as redis://; if it is part of a password, \
+                   write the comma of the password as %2C";
+        return Err(BuildError::Variable { name: part.origin.clone(), why: why.into() });
+    }
     if !found.is_empty() {
         return Ok(found);
     }
     let (name, why) = none();
     Err(BuildError::Variable { name: name.into(), why })
+}
+
+/// Returns `true` if a comma may have cut this entry out of a password. Its text must not be shown.
+fn is_part_of_a_password(master: &Master, list: &[Master]) -> bool {
+    !master.url.contains("://") && list.iter().any(|other| other.url.contains('@'))
 }
 
 /// URLs separated by commas or on lines of their own; `#` at the start of a line is a comment.
@@ -67,6 +77,18 @@ fn listed(text: &str, origin: impl Fn(usize) -> String) -> Vec<Master> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn password_with_comma_is_not_shown() {
+        let list = listed("redis://u:12,secret,x@h:1", |_| "NODES".into());
+        let error = some(list, || ("", String::new())).unwrap_err().to_string();
+        assert!(error.starts_with("NODES: ") && error.contains("%2C"), "{error}");
+        assert!(!error.contains("secret") && !error.contains("12"), "{error}");
+        let list = listed("redis://u:p@a,b:7000", |_| "NODES".into());
+        assert!(some(list, || ("", String::new())).is_err());
+        let list = listed("redis://a,b:7000", |_| "NODES".into());
+        assert_eq!(some(list, || ("", String::new())).unwrap().len(), 2);
+    }
 
     #[test]
     fn masters_are_listed_by_commas_or_lines_and_known_by_their_place() {

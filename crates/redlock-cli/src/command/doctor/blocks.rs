@@ -101,9 +101,9 @@ mod tests {
         let blocks = blocks(&findings);
         let not = "not admitted: restarted, or lost its fencing data, in quarantine";
         assert_eq!(blocks[0].line(), format!("{not} at 2 masters"));
-        assert!(blocks[0].people().starts_with(&format!("error: {not}\n  at:   a:1, b:1\n")));
+        assert!(blocks[0].people().starts_with(&format!("error: {not}\n  at:     a:1, b:1\n")));
         assert_eq!(blocks.len(), 1);
-        assert!(findings[1].what.contains("in 20.0 s at the earliest"), "of each by itself");
+        assert!(findings[1].what.contains("in 20.0 s if a client"), "of each by itself");
     }
 
     #[test]

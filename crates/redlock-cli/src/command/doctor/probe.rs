@@ -280,7 +280,7 @@ mod tests {
             assert_eq!(found(NOW + 60_000, fire), None, "{fire}");
         }
         let said = found(NOW + 60_001, 7).unwrap();
-        assert_eq!(said, "report was last done at 2026-11-23 03:01:00 UTC");
+        assert_eq!(said, "report was last completed at 2026-11-23 03:01:00 UTC");
         let said = found(NOW, NOW / 1_000 + 86_401).unwrap();
         assert!(
             said.ends_with("more than one day ahead if it is a time (2026-11-24 03:00:01 UTC)")

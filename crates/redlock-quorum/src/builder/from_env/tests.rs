@@ -109,7 +109,7 @@ fn without_masters_the_error_names_the_variables() {
         assert!(error.to_string().contains("set REDLOCK_NODES or REDLOCK_NODES_FILE"), "{error}");
     }
     let error = builder(&[("REDLOCK_TOKEN", "t")]).unwrap_err().to_string();
-    assert!(error.contains("give `redlock run --pass-nodes`"), "{error}");
+    assert!(error.contains("use `redlock run --pass-nodes`"), "{error}");
     let error = builder(&[("REDLOCK_NODES", " , ")]).unwrap_err().to_string();
     assert!(error.starts_with("REDLOCK_NODES: it names no masters"), "{error}");
     let file = File::new("none", "# later\n");
@@ -177,7 +177,7 @@ fn what_the_program_sets_wins_and_is_not_called_the_variables() {
     let error = builder.clone().prefix("redlock-quorum:").build().unwrap_err().to_string();
     assert!(error.starts_with("the prefix"), "{error}");
     let error = builder.clone().ttl(Duration::from_secs(4)).build().unwrap_err().to_string();
-    assert!(error.starts_with("REDLOCK_NODE_TIMEOUT: a node timeout of 2s is too long"), "{error}");
+    assert!(error.starts_with("REDLOCK_NODE_TIMEOUT: node timeout 2s must be at most"), "{error}");
     let handle = builder.prefix("other:").handle().unwrap();
     assert_eq!(&*handle.settings.prefix, b"other:");
 }

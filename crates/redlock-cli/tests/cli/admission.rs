@@ -208,7 +208,9 @@ fn an_init_with_a_smaller_max_ttl_says_that_the_larger_one_stays_and_how_to_lowe
     servers[2].kill();
     let said = init(&["--again", "--max-ttl", "90s"]);
     assert!(
-        said.contains("note: max_ttl stays 2m, which masters have: to lower it, all"),
+        said.contains(
+            "note: max_ttl stays at 2m, the value on the masters: lowering it requires every master"
+        ),
         "{said}"
     );
     servers[2].restart_empty().unwrap();

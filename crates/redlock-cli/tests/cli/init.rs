@@ -102,7 +102,7 @@ fn an_init_reads_the_record_of_a_master_that_loads_its_data() {
         refused
     });
     assert_eq!(refused.code, 64, "{refused:?}");
-    assert!(refused.cause().contains("this namespace was in use"), "{refused:?}");
+    assert!(refused.cause().contains("this prefix is in use"), "{refused:?}");
     for other in [0, 2] {
         assert_eq!(text::<usize>(&servers[other], &["DBSIZE"]), 0);
     }
@@ -142,7 +142,7 @@ fn an_init_that_will_be_refused_is_refused_before_it_asks() {
     let servers = RedisServers::start(3).unwrap();
     servers[0].restart_empty().unwrap();
     let refused = [redlock(&servers, ["init"]), redlock(&servers, ["init", "--quarantine", "off"])];
-    for (command, why) in refused.iter().zip(["this namespace was in use", "admits no masters"]) {
+    for (command, why) in refused.iter().zip(["this prefix is in use", "admits no masters"]) {
         let terminal = Terminal::start(command);
         let shown = terminal.shows(why);
         assert!(!shown.contains("[y/N]"), "{shown}");

@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(blocks[0].line(), format!("{not} at 2 masters"));
         assert!(blocks[0].people().starts_with(&format!("error: {not}\n  at:     a:1, b:1\n")));
         assert_eq!(blocks.len(), 1);
-        assert!(findings[1].what.contains("in 20.0 s if a client"), "of each by itself");
+        assert!(findings[1].what.contains("votes again in 20.0 s"), "of each by itself");
     }
 
     #[test]

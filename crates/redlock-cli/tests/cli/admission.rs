@@ -215,7 +215,7 @@ fn an_init_with_a_smaller_max_ttl_says_that_the_larger_one_stays_and_how_to_lowe
     );
     servers[2].restart_empty().unwrap();
     let said = init(&["--again", "--max-ttl", "90s"]);
-    assert!(said.starts_with("note: max_ttl was 2m: ") && !said.contains("stays"), "{said}");
+    assert!(said.starts_with("note: max_ttl was 2m. ") && !said.contains("stays"), "{said}");
     assert_eq!(max_ttls(&servers), ["90000"; 3]);
 }
 

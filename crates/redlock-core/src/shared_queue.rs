@@ -1,7 +1,7 @@
 //! `SharedQueue`: where handles of many processes wait for one key, at the master where they meet.
 //!
 //! The queue decides *when* a handle asks, and never *who* holds: its contents are no lock, and
-//! losing them costs only time. A released key is kept for the next ticket by a [`Reservation`], a
+//! losing them costs only time. A released key is kept for the next ticket by a `Reservation`, a
 //! short-lived value that is no token.
 
 use std::fmt;

@@ -1,22 +1,11 @@
 //! The handling of ballots and of requests for a score by a simulated master.
 
-use redlock_core::admission::{Identity, MEMBERS, SCORE_END, Score};
+use redlock_core::admission::{MEMBERS, SCORE_END, Score};
 use redlock_core::{Answer, Balloted, Bid, Cause, Member, NotAdmitted, Op, Verb, Verdict, WhyNot};
 
 use super::data::Ballots;
-use super::link::Link;
+use super::link::{Link, Set};
 use super::master::Master;
-
-/// The ballot set that a request names, by the identity that the client was given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Set {
-    /// It knows none: nothing but the key is asked for.
-    Unknown,
-    /// The set of a master that was admitted with this identity.
-    Of(Identity),
-    /// The set of the clients without quarantine.
-    Off,
-}
 
 /// The replies to the commands behind the `SET`; `None` for a command that was not sent.
 struct Said {

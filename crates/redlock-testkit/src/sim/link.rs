@@ -10,7 +10,16 @@ use rand::rngs::StdRng;
 use redlock_core::admission::Identity;
 use redlock_core::{Answer, Cause, Events, Instant, NodeEvent, Op, QueueTicket, VoteSlot};
 
-use super::ballots::Set;
+/// The ballot set that a request names, by the identity that the client was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Set {
+    /// It knows none: nothing but the key is asked for.
+    Unknown,
+    /// The set of a master that was admitted with this identity.
+    Of(Identity),
+    /// The set of the clients without quarantine.
+    Off,
+}
 
 /// How long one way takes.
 pub(super) type Delay = RangeInclusive<Duration>;

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use redlock_core::{Answer, Call, Cause, Instant, Op, QueueTicket, Role, Verb, Verdict};
 
-use super::ballots::Set;
 use super::clock::WallClock;
 use super::data::Data;
+use super::link::Set;
 use super::tickets::Tickets;
 
 /// One request that a simulated master has carried out.

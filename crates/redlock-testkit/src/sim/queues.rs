@@ -1,19 +1,10 @@
-//! The requests about shared queues to a simulated master: the state on which they are decided.
+//! Requests about shared queues to a simulated master.
 
-use std::time::Duration;
-
-use redlock_core::{Answer, Call, Cause, Instant, Op, QueueTicket, Queued, Verb, Verdict};
+use redlock_core::{Answer, Cause, Instant, Op, QueueTicket, Queued, Verb, Verdict};
 
 use super::master::Master;
-use super::tickets::{reserve, take};
-
-/// The master during one request about one key.
-pub(super) struct Meeting<'a> {
-    master: &'a mut Master,
-    now: Instant,
-    key: &'a [u8],
-    listening: &'a [QueueTicket],
-}
+use super::meeting::Meeting;
+use super::queue_scripts::{reserve, take};
 
 impl Master {
     pub(super) fn queue(&mut self, now: Instant, op: &Op, listening: &[QueueTicket]) -> Answer {
@@ -70,36 +61,4 @@ impl Master {
 /// A token is text.
 fn token(op: &Op) -> &str {
     str::from_utf8(op.token()).unwrap_or_default()
-}
-
-impl Meeting<'_> {
-    /// The value of the key, `None` if it is no string, and its remaining expiry.
-    pub(super) fn found(&self) -> Option<(Option<Vec<u8>>, Duration)> {
-        let value = self.master.value(self.key)?.map(<[u8]>::to_vec);
-        Some((value, Duration::from_millis(self.master.left(self.now, self.key))))
-    }
-
-    /// Sets the key for `px` milliseconds, and overwrites any value.
-    pub(super) fn set(&mut self, value: &str, px: u64) {
-        self.master.put(self.now, self.key, Some(value.as_bytes()), px);
-    }
-
-    pub(super) fn delete(&mut self) {
-        self.master.remove(self.key);
-    }
-
-    /// Whether a connection listens on the channel of this ticket.
-    pub(super) fn listens(&self, ticket: QueueTicket) -> bool {
-        self.listening.contains(&ticket)
-    }
-
-    /// Publishes a call about the key.
-    pub(super) fn tell(&mut self, ticket: QueueTicket, call: Call) {
-        self.master.calls.push((ticket, call, self.key.to_vec()));
-    }
-
-    /// The master's clock, in microseconds since 1970.
-    pub(super) fn time_us(&self) -> i64 {
-        self.master.clock.micros(self.now)
-    }
 }

@@ -8,8 +8,7 @@ use redlock_core::{
 };
 use tokio::task::JoinHandle;
 
-use super::ballots::Set;
-use super::link::{Back, Link, Request};
+use super::link::{Back, Link, Request, Set};
 use super::master::Master;
 
 /// Votes and events to pass on, in this order, once the lock on the world is free again: their

@@ -273,16 +273,8 @@ impl<'a> Node<'a> {
 
 #[cfg(test)]
 mod tests {
-    use redlock_quorum::Redlock;
-    use redlock_testkit::SimNodes;
-
     use super::*;
-
-    async fn nodes() -> Vec<InitNode> {
-        let masters = SimNodes::new(3, 1);
-        let redlock = Redlock::builder().masters(masters.nodes()).clock(masters.clock());
-        redlock.build().unwrap().init().await.unwrap().nodes
-    }
+    use crate::command::lab::nodes;
 
     #[tokio::test]
     async fn limits_are_said_where_they_differ_or_have_changed() {

@@ -8,6 +8,8 @@ pub(crate) mod extend;
 pub(crate) mod force;
 pub(crate) mod generate;
 pub(crate) mod init;
+#[cfg(test)]
+mod lab;
 pub(crate) mod list;
 pub(crate) mod marks;
 mod once;

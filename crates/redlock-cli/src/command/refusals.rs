@@ -91,17 +91,11 @@ pub(super) fn standing(node: &InitNode) -> String {
 
 #[cfg(test)]
 mod tests {
-    use redlock_quorum::{NotAdmitted, Redlock};
-    use redlock_testkit::SimNodes;
+    use redlock_quorum::NotAdmitted;
 
     use super::*;
+    use crate::command::lab::nodes;
     use crate::exit::USAGE;
-
-    async fn nodes() -> Vec<InitNode> {
-        let masters = SimNodes::new(3, 1);
-        let redlock = Redlock::builder().masters(masters.nodes()).clock(masters.clock());
-        redlock.build().unwrap().init().await.unwrap().nodes
-    }
 
     #[tokio::test]
     async fn a_master_that_is_being_looked_at_is_no_reason_for_again() {

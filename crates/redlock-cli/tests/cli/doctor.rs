@@ -7,10 +7,10 @@ use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
 use serde_json::Value;
 
 use crate::admission::brand_new;
-use crate::support::{Answer, answer_of, ask, bare, poll, redlock};
+use crate::support::{Answer, answer_of, ask, bare, poll};
 
 /// The findings about one master, or about all; each with words of what it is.
-fn findings(object: &Value, node: Option<String>) -> Vec<String> {
+pub(crate) fn findings(object: &Value, node: Option<String>) -> Vec<String> {
     let node = node.map_or(Value::Null, Value::from);
     let found = object["findings"].as_array().unwrap().iter();
     let found = found.filter(|finding| finding["node"] == node);
@@ -71,7 +71,7 @@ fn masters_on_one_host_and_without_a_quorum_are_found() {
 }
 
 /// The places of these words in what was printed, each of which is there once.
-fn places(out: &str, words: &[&str]) -> Vec<usize> {
+pub(crate) fn places(out: &str, words: &[&str]) -> Vec<usize> {
     let place = |words: &&str| {
         assert_eq!(out.matches(*words).count(), 1, "{words}: {out}");
         out.find(*words).unwrap()
@@ -93,16 +93,6 @@ fn one_problem_of_five_masters_is_one_block_with_five_names_and_its_cause_comes_
     let json = answer_of(bare(["doctor", "--json"]).env("REDLOCK_NODES", &urls)).json();
     let of_nodes = json["findings"].as_array().unwrap().iter();
     assert_eq!(of_nodes.filter(|found| found["node"].is_string()).count(), 5, "{json}");
-}
-
-#[test]
-fn what_hinders_an_admission_stands_before_what_follows_from_it() {
-    let servers = brand_new(1);
-    let (_, url) = few_rights(&servers[0]);
-    servers[0].command(&["ACL", "SETUSER", "few", "-hset", "-client|kill"]).unwrap();
-    let people = answer_of(bare(["doctor"]).env("REDLOCK_NODES", &url));
-    let order = ["warning: its user lacks", "error: not admitted: new", "error: no quorum"];
-    assert!(places(&people.out, &order).is_sorted(), "{people:?}");
 }
 
 #[test]
@@ -153,21 +143,6 @@ fn an_even_number_of_masters_is_told_with_what_may_fail() {
         let found = findings(&answer.json(), None);
         assert!(found.contains(&what.to_owned()), "{found:?}");
     }
-}
-
-#[test]
-fn the_state_none_is_explained_and_a_missing_zadd_is_about_fencing() {
-    let new = brand_new(1);
-    let people = ask(&new, ["doctor"]);
-    assert!(people.out.contains("none (not admitted, quarantine not started)"), "{people:?}");
-    let servers = RedisServers::start(1).unwrap();
-    let (_, url) = few_rights(&servers[0]);
-    servers[0].command(&["ACL", "SETUSER", "few", "-zadd"]).unwrap();
-    let answer = found_by(&servers, &url, &[]).0.json();
-    let found = answer["findings"].as_array().unwrap().iter();
-    let mut lacks = found.filter(|found| found["what"] == "its user lacks +zadd");
-    let why = lacks.next().unwrap()["impact"].as_str().unwrap();
-    assert!(why.contains("fencing tokens") && !why.contains("released"), "{why}");
 }
 
 #[test]
@@ -233,109 +208,6 @@ fn limits_that_differ_are_found() {
         all.contains(&"warning: max_ttl is 1m on one master and 1m30s on another".into()),
         "{all:?}"
     );
-}
-
-/// A user with the rights of the lines that people copy, and a URL for it.
-fn few_rights(server: &RedisServer) -> (Vec<&'static str>, String) {
-    const OPERATIONS: &str = include_str!("../../../../docs/OPERATIONS.md");
-    let line = OPERATIONS.lines().find(|line| line.starts_with("ACL SETUSER redlock on ")).unwrap();
-    let rights: Vec<&str> = line.split(' ').filter(|word| word.starts_with('+')).collect();
-    let user = ["ACL", "SETUSER", "few", "reset", "on", ">secret", "~*"];
-    server.command(&[&user[..], &rights].concat()).unwrap();
-    let line = OPERATIONS.lines().find(|line| line.starts_with("ACL SETUSER redlock &")).unwrap();
-    server.command(&["ACL", "SETUSER", "few", &line["ACL SETUSER redlock ".len()..]]).unwrap();
-    (rights, server.url().replace("redis://", "redis://few:secret@"))
-}
-
-/// What `doctor` says to this user, and finds about the only master.
-fn found_by(servers: &RedisServers, url: &str, words: &[&str]) -> (Answer, Vec<String>) {
-    let mut command = redlock(servers, ["doctor", "--json"]);
-    let answer = answer_of(command.args(words).env("REDLOCK_NODES", url));
-    let found = findings(&answer.json(), Some(servers[0].name()));
-    (answer, found)
-}
-
-#[test]
-fn each_right_of_the_guide_that_is_missing_is_named_with_its_cure_and_nothing_is_written() {
-    let servers = RedisServers::start(1).unwrap();
-    let (rights, url) = few_rights(&servers[0]);
-    let (answer, found) = found_by(&servers, &url, &[]);
-    assert_eq!((answer.code, found), (0, vec![]), "{answer:?}");
-    let changes = || {
-        let said: String = text(&servers[0], &["INFO", "persistence"]);
-        let line = said.lines().find(|line| line.starts_with("rdb_changes_since_last_save:"));
-        line.expect("servers count what changes").to_owned()
-    };
-    let before = changes();
-    // A master that denies these cannot be asked what else is missing: it says so itself.
-    let (said, tried): (Vec<_>, Vec<_>) =
-        rights.into_iter().partition(|right| ["+info", "+client|id"].contains(right));
-    for right in tried {
-        servers[0].command(&["ACL", "SETUSER", "few", &right.replace('+', "-")]).unwrap();
-        let (answer, found) = found_by(&servers, &url, &[]);
-        let is_problem = !["+scan", "+getrange"].contains(&right);
-        let lacks = format!("its user lacks {right}");
-        assert!(found.iter().any(|found| found.ends_with(&lacks)), "{right}: {found:?}");
-        assert!(answer.out.contains(&format!("run: ACL SETUSER few {right}\"")), "{answer:?}");
-        let costs = match right {
-            "+client|tracking" => "warning: does not report key changes",
-            "+hgetall" => "error: not admitted: its INFO or admission record is unreadable",
-            _ => "warning: its user lacks",
-        };
-        let shows = |found: &String| found.starts_with(costs);
-        assert!(!is_problem || found.iter().any(shows), "{found:?}");
-        assert_eq!(answer.code, i32::from(is_problem), "{right}: {answer:?}");
-        servers[0].command(&["ACL", "SETUSER", "few", right]).unwrap();
-    }
-    for right in said {
-        servers[0].command(&["ACL", "SETUSER", "few", &right.replace('+', "-")]).unwrap();
-        let (_, found) = found_by(&servers, &url, &[]);
-        assert!(found.iter().any(|found| found.contains(&right[1..])), "{right}: {found:?}");
-        servers[0].command(&["ACL", "SETUSER", "few", right]).unwrap();
-    }
-    servers[0].command(&["ACL", "SETUSER", "few", "resetchannels"]).unwrap();
-    let (answer, found) = found_by(&servers, &url, &[]);
-    assert_eq!(
-        (answer.code, found),
-        (1, vec!["warning: its user lacks &redlock-quorum:1:go:*".into()])
-    );
-    assert_eq!(changes(), before);
-}
-
-#[test]
-fn rights_that_clients_without_ballots_or_a_quarantine_do_not_need_are_not_missed() {
-    let servers = RedisServers::start(1).unwrap();
-    let (_, url) = few_rights(&servers[0]);
-    servers[0].command(&["ACL", "SETUSER", "few", "-eval", "-zscore", "-zcard"]).unwrap();
-    let lacks = |words: &[&str]| {
-        let found = found_by(&servers, &url, words).1;
-        found.into_iter().find(|found| found.contains("its user lacks")).unwrap()
-    };
-    let all = "warning: its user lacks +eval +zcard +zscore";
-    assert_eq!(lacks(&[]), all);
-    assert_eq!(lacks(&["--plain"]), all, "for the queue");
-    let unqueued = ["--plain", "--no-queue"];
-    assert_eq!(lacks(&unqueued), "warning: its user lacks +eval +zcard");
-    let published = [&unqueued[..], &["--quarantine", "off"]].concat();
-    assert_eq!(lacks(&published), "warning: its user lacks +eval", "no admission either");
-}
-
-#[test]
-fn a_quarantine_that_a_missing_right_or_key_hinders_is_not_waited_for() {
-    let servers = brand_new(1);
-    let (_, url) = few_rights(&servers[0]);
-    let cure = || {
-        let answer = found_by(&servers, &url, &[]).0.json();
-        let findings = answer["findings"].as_array().unwrap().clone();
-        findings[1]["fix"].as_str().unwrap().to_owned()
-    };
-    assert!(cure().contains("otherwise wait for the quarantine"), "{}", cure());
-    servers[0].command(&["ACL", "SETUSER", "few", "-hset"]).unwrap();
-    assert!(cure().starts_with("fix this master's other findings first"), "{}", cure());
-    let narrow = ["ACL", "SETUSER", "few", "+hset", "resetkeys", "~locks:*"];
-    servers[0].command(&narrow).unwrap();
-    let (_, found) = found_by(&servers, &url, &[]);
-    assert!(found.contains(&"warning: its user lacks ~redlock-quorum:1*".into()), "{found:?}");
 }
 
 /// Scripts find it before they write anything, so no quarantine begins or ends there.
@@ -462,177 +334,4 @@ fn masters_on_one_host_are_told_and_are_no_finding_by_themselves() {
     let people = ask(&servers, ["doctor"]);
     let said = people.success();
     assert!(said.contains("info: 3 masters") && said.contains("no problem was found"), "{said}");
-}
-
-/// Three masters, of which the first does not have this command.
-fn without_command(command: &str) -> (RedisServer, RedisServers) {
-    let options = ServerOptions::new().arguments(["--rename-command", command, ""]);
-    (RedisServer::with(&options.brand_new()).unwrap(), RedisServers::start(2).unwrap())
-}
-
-fn with_first(first: &RedisServer, others: &RedisServers, words: &[&str]) -> Answer {
-    let urls = [first.url(), others[0].url(), others[1].url()].join(",");
-    answer_of(bare([]).env("REDLOCK_NODES", urls).args(words))
-}
-
-#[test]
-fn a_command_that_a_server_lacks_is_named_with_a_fix_that_works() {
-    for command in ["EVAL", "ZREVRANGEBYSCORE", "PEXPIRE", "SUBSCRIBE"] {
-        let (first, others) = without_command(command);
-        let answer = with_first(&first, &others, &["doctor", "--json"]);
-        assert_eq!(answer.code, 1, "{answer:?}");
-        let found = findings(&answer.json(), Some(first.name()));
-        let named = format!("error: its server lacks {command} (renamed, or too old)");
-        assert!(found.contains(&named), "{found:?}");
-        assert!(answer.out.contains("remove rename-command"), "{answer:?}");
-        assert!(!answer.out.contains("local "), "it quotes a script: {answer:?}");
-    }
-}
-
-#[test]
-fn a_client_that_cannot_release_does_not_acquire() {
-    for (command, modes) in [
-        ("EVAL", &[&[][..], &["--no-queue"], &["--plain", "--no-queue"]][..]),
-        ("DEL", &[&[], &["--no-queue"], &["--plain", "--no-queue"]]),
-    ] {
-        let options = ServerOptions::new().arguments(["--rename-command", command, ""]);
-        let server = RedisServer::with(&options.brand_new()).unwrap();
-        for mode in modes {
-            let words = ["acquire", "job", "--quarantine", "off"];
-            let mut acquire = bare([]);
-            let answer =
-                answer_of(acquire.env("REDLOCK_NODES", server.url()).args(words).args(*mode));
-            assert_eq!(answer.code, 69, "{command} {mode:?}: {answer:?}");
-            assert!(answer.cause().contains(command), "{answer:?}");
-            assert!(!answer.cause().contains("local "), "it quotes a script: {answer:?}");
-            let left: i64 = text(&server, &["EXISTS", "job"]);
-            assert_eq!(left, 0, "{command} {mode:?}");
-        }
-    }
-}
-
-#[test]
-fn a_master_that_could_not_be_examined_is_a_finding() {
-    let server = RedisServer::start().unwrap();
-    // The library has the only connection.
-    server.command(&["CONFIG", "SET", "maxclients", "1"]).unwrap();
-    let answer = answer_of(bare(["doctor", "--json"]).env("REDLOCK_NODES", server.url()));
-    assert_eq!(answer.code, 1, "{answer:?}");
-    let found = findings(&answer.json(), Some(server.name()));
-    assert!(
-        found.iter().any(|one| one.starts_with("warning: could not be examined: ")),
-        "{found:?}"
-    );
-}
-
-#[test]
-fn a_url_with_resp3_is_examined_like_any_other() {
-    let server = RedisServer::start().unwrap();
-    server.command(&["CONFIG", "SET", "appendonly", "no"]).unwrap();
-    let url = format!("{}?protocol=resp3", server.url());
-    let answer = answer_of(bare(["doctor", "--json"]).env("REDLOCK_NODES", url));
-    answer.success();
-    assert_eq!(answer.json()["nodes"][0]["keeps_writes"], false, "{answer:?}");
-}
-
-#[test]
-fn a_wrong_password_is_no_failure_to_reach_the_master() {
-    let server = RedisServer::with(&ServerOptions::new().password("secret")).unwrap();
-    let url = format!("redis://:wrong@{}", server.name());
-    for url in [url, format!("redis://{}", server.name())] {
-        let answer = answer_of(bare(["doctor", "--json"]).env("REDLOCK_NODES", url));
-        assert_eq!(answer.code, 1, "{answer:?}");
-        assert_eq!(answer.json()["nodes"][0]["state"], "refused", "{answer:?}");
-    }
-}
-
-/// A query that fails while the rest of the master can be examined.
-#[test]
-fn each_query_that_fails_is_a_finding_with_its_reason() {
-    let servers = RedisServers::start(1).unwrap();
-    let (_, url) = few_rights(&servers[0]);
-    // Servers before 7.0 cannot allow parts of INFO.
-    let parts = ["ACL", "SETUSER", "few", "-info", "+info|server", "+info|replication"];
-    servers[0].command(&parts).unwrap();
-    let (answer, found) = found_by(&servers, &url, &[]);
-    let begin = "warning: could not be examined in part: INFO memory: error reply: NOPERM";
-    assert_eq!(answer.code, 1, "{answer:?}");
-    assert!(found.iter().any(|found| found.starts_with(begin)), "{found:?}");
-    let said = &answer.json()["nodes"][0]["failed_queries"][0];
-    assert!(said.as_str().unwrap().starts_with("INFO memory: "), "{answer:?}");
-}
-
-/// With a quarantine it is harmless, and the user of the guide has no right to it.
-#[test]
-fn without_a_quarantine_settings_that_cannot_be_read_are_a_finding() {
-    let servers = brand_new(1);
-    let (_, url) = few_rights(&servers[0]);
-    let found = found_by(&servers, &url, &["--quarantine", "off"]).1;
-    let begin =
-        "warning: could not be examined in part: CONFIG GET appendonly: error reply: NOPERM";
-    assert!(found.iter().any(|found| found.starts_with(begin)), "{found:?}");
-    let found = found_by(&servers, &url, &[]).1;
-    assert!(!found.iter().any(|found| found.contains("CONFIG")), "{found:?}");
-}
-
-/// The keys that it lacks are the only fix: a second one would send people after commands that
-/// their user has.
-#[test]
-fn keys_that_are_too_narrow_have_one_fix() {
-    let servers = RedisServers::start(1).unwrap();
-    let (_, url) = few_rights(&servers[0]);
-    servers[0].command(&["ACL", "SETUSER", "few", "resetkeys", "~locks:*"]).unwrap();
-    for words in [&[][..], &["--plain"], &["--quarantine", "off"], &["--plain", "--no-queue"]] {
-        let (answer, found) = found_by(&servers, &url, words);
-        assert!(found.contains(&"warning: its user lacks ~redlock-quorum:1*".into()), "{found:?}");
-        let json = answer.json();
-        let fixes = json["findings"].as_array().unwrap().iter();
-        let fixes = fixes.map(|found| found["fix"].as_str().unwrap().to_owned());
-        let is_other = |fix: &String| fix.contains('+') || fix.contains("Redis 6");
-        let others: Vec<_> = fixes.filter(is_other).collect();
-        assert_eq!(others, Vec::<String>::new(), "{words:?} {answer:?}");
-    }
-}
-
-/// One error names one command. Whoever fixed only that one would be told the next.
-#[test]
-fn init_and_acquire_name_all_missing_commands_with_their_cost() {
-    const RENAME: &str = "--rename-command";
-    let renamed = ServerOptions::new().arguments([RENAME, "EVAL", "", RENAME, "ZADD", ""]);
-    let renamed = renamed.arguments([RENAME, "TIME", "", RENAME, "PEXPIRE", ""]);
-    let server = RedisServer::with(&renamed.brand_new()).unwrap();
-    let say = |words: &[&str]| answer_of(bare([]).env("REDLOCK_NODES", server.url()).args(words));
-    let named = "has no PEXPIRE EVAL ZADD TIME (renamed, or too old): locks are not acquired";
-    let refused = say(&["init", "--yes"]);
-    assert_ne!(refused.code, 0, "{refused:?}");
-    assert!(refused.err.starts_with(&format!("note: {} {named}", server.name())), "{refused:?}");
-    let refused = say(&["acquire", "k"]);
-    assert_eq!(refused.code, 69, "{refused:?}");
-    assert!(refused.cause().contains(named), "{refused:?}");
-    let fenced = "it takes no ballots, so it grants no locks with fencing tokens";
-    assert!(refused.cause().contains(fenced), "{refused:?}");
-    // Without a queue and ballots, ZADD is for quarantines alone.
-    let plain = say(&["acquire", "k", "--plain", "--no-queue"]);
-    assert!(plain.cause().contains("has no PEXPIRE EVAL"), "{plain:?}");
-    assert!(!plain.cause().contains(fenced), "{plain:?}");
-}
-
-#[test]
-fn all_missing_rights_are_named_where_a_lock_is_refused() {
-    let servers = RedisServers::start(1).unwrap();
-    let (_, url) = few_rights(&servers[0]);
-    servers[0].command(&["ACL", "SETUSER", "few", "-zadd", "-zrem", "-time"]).unwrap();
-    let answer = answer_of(bare(["acquire", "k"]).env("REDLOCK_NODES", &url));
-    assert_eq!(answer.code, 69, "{answer:?}");
-    assert!(answer.cause().contains("denies its user +zadd +time +zrem: "), "{answer:?}");
-}
-
-#[test]
-fn init_reports_a_wrong_password_as_refused() {
-    let server = RedisServer::with(&ServerOptions::new().password("secret")).unwrap();
-    let url = format!("redis://:wrong@{}", server.name());
-    let answer = answer_of(bare(["init", "--yes", "--json"]).env("REDLOCK_NODES", url));
-    assert_eq!(answer.code, 69, "{answer:?}");
-    let node = &answer.json()["nodes"][0];
-    assert_eq!((&node["was"], &node["now"]), (&"refused".into(), &"refused".into()), "{answer:?}");
 }

@@ -131,9 +131,7 @@ fn a_command_that_was_asked_to_end_has_to_even_if_the_masters_come_back() {
     let servers = RedisServers::start(3).unwrap();
     let mut command = redlock(&servers, ["run", "k", "--ttl", "3s", "--kill-after", "2s"]);
     command.args(["--", "sh", "-c", "trap 'echo term' TERM; echo up; while :; do sleep 0.1; done"]);
-    let mut run = Running::start(command);
-    let mut lines = run.lines();
-    assert_eq!(lines.next(), "up");
+    let (run, mut lines) = up(command);
     servers[0].pause().unwrap();
     servers[1].pause().unwrap();
     assert_eq!(lines.next(), "term");
@@ -163,6 +161,14 @@ fn powerless(servers: &RedisServers, script: &str) -> (std::process::Command, bo
     (command, is_root)
 }
 
+/// Starts a command whose script prints `up` first, and returns it with the rest of its output.
+fn up(command: std::process::Command) -> (Running, Lines) {
+    let mut run = Running::start(command);
+    let mut lines = run.lines();
+    assert_eq!(lines.next(), "up");
+    (run, lines)
+}
+
 /// The first line that begins so, or the end of the output.
 fn line(lines: &mut Lines, begin: &str) -> Option<String> {
     std::iter::from_fn(|| lines.next_or_end()).find(|line| line.starts_with(begin))
@@ -173,9 +179,7 @@ fn command_that_cannot_be_killed_is_reported_immediately() {
     let servers = RedisServers::start(3).unwrap();
     let (command, is_root) =
         powerless(&servers, "exec AS sh -c \"trap '' TERM; echo up; sleep 15\"");
-    let mut run = Running::start(command);
-    let mut lines = run.lines();
-    assert_eq!(lines.next(), "up");
+    let (mut run, mut lines) = up(command);
     servers[0].pause().unwrap();
     servers[1].pause().unwrap();
     if is_root {
@@ -198,9 +202,7 @@ fn command_that_cannot_be_killed_is_reported_immediately() {
 fn members_of_the_group_that_cannot_be_killed_are_counted() {
     let servers = RedisServers::start(3).unwrap();
     let (command, is_root) = powerless(&servers, "AS sleep 15 & echo up; wait");
-    let mut run = Running::start(command);
-    let mut lines = run.lines();
-    assert_eq!(lines.next(), "up");
+    let (_run, mut lines) = up(command);
     servers[0].pause().unwrap();
     servers[1].pause().unwrap();
     if is_root {
@@ -219,9 +221,7 @@ fn members_of_the_group_that_cannot_be_killed_are_counted() {
 fn command_that_the_watchdog_cannot_kill_is_reported() {
     let servers = RedisServers::start(3).unwrap();
     let (command, is_root) = powerless(&servers, "exec AS sh -c 'echo up; sleep 6'");
-    let mut run = Running::start(command);
-    let mut lines = run.lines();
-    assert_eq!(lines.next(), "up");
+    let (run, mut lines) = up(command);
     run.signal(Signal::KILL);
     let said = line(&mut lines, "note: SIGKILL was not delivered: the command runs as another");
     assert_eq!(said.is_some(), is_root, "{said:?}");

@@ -25,6 +25,7 @@ mod quarantine;
 mod quiet;
 mod reentrant;
 mod reserved;
+mod rights;
 mod run;
 mod secrets;
 mod sets;

@@ -14,6 +14,7 @@ use redlock_core::Instant;
 use redlock_core::admission::AdmissionOp;
 
 use super::Driver;
+use super::draws::Draw;
 use super::ticket::Asker;
 use super::timers::Due;
 
@@ -36,7 +37,7 @@ impl Driver {
             }
         }
         // Handles that were made together do not stay together.
-        let next = FRESH_FOR.mul_f64(0.75 + self.random() / 2.0);
+        let next = FRESH_FOR.mul_f64(0.75 + self.draws.unit(Draw::Fresh, now) / 2.0);
         self.timers.enter(now.saturating_add(next), Due::Fresh);
     }
 }

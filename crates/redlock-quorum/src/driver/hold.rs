@@ -17,6 +17,7 @@ use redlock_protocol::votes::answer::Judged;
 pub(super) use self::doubt::Doubt;
 use super::Driver;
 use super::command::ExtendReply;
+use super::draws::Draw;
 use super::lock::{Caller, Holder, Lock};
 use super::ticket::{HoldId, LockId, Ticket};
 use super::timers::Due;
@@ -28,7 +29,7 @@ use crate::settings::{InvalidRequest, check_margin};
 impl Driver {
     /// The keeper of a lease has something to do.
     pub(super) fn keep_due(&mut self, id: LockId, at: Instant, now: Instant) {
-        let (random, limit) = (self.random(), self.masters.max_ttl);
+        let (random, limit) = (self.draws.unit(Draw::Keep(id), now), self.masters.max_ttl);
         let Some((lease, holder)) = self.held(id) else { return };
         if holder.scheduled != Some(at) {
             return;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rand::RngExt;
 use redlock_core::{
     Answer, Bid, Cause, Entry, Exit, Instant, Leaving, Op, Resource, SharedQueue, Verdict, Vote,
 };
 
+use super::draws::Draw;
 use super::ticket::{LockId, RequestId, Ticket};
 use super::timers::Due;
 use super::{Driver, Lock};
@@ -20,7 +20,7 @@ use redlock_protocol::waiting::{Ask, QueueAnswer, Refusal};
 
 /// One in this many of such releases leaves the key free: for processes that wait at another
 /// master, and for those that cannot wait in a queue.
-const OPEN_ONE_IN: u32 = 64;
+const OPEN_ONE_IN: u64 = 64;
 /// How long a reservation lasts at least, and at most.
 const RESERVATION: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
 
@@ -292,7 +292,8 @@ impl Driver {
             return;
         };
         let Some(at) = self.left_at(id, now) else { return };
-        let is_open = reserves && self.rng.random_ratio(1, OPEN_ONE_IN);
+        let is_open =
+            reserves && self.draws.number(Draw::Leave(id), now).is_multiple_of(OPEN_ONE_IN);
         let Some(lock) = self.locks.get(id) else { return };
         let key = lock.key.clone();
         let leaving = if is_open { Leaving::Open } else { Leaving::Done };
@@ -390,7 +391,7 @@ impl Driver {
     /// The reservations of the former holder are still on their way: they get about the time of a
     /// fan-out.
     pub(super) fn take_again_later(&mut self, id: LockId, now: Instant) {
-        let pause = self.fan_out.mul_f64(0.6 + 0.4 * self.random());
+        let pause = self.fan_out.mul_f64(0.6 + 0.4 * self.draws.unit(Draw::TakeAgain(id), now));
         self.timers.enter(now.saturating_add(pause), Due::TakeAgain(id));
     }
 }

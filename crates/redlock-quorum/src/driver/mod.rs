@@ -15,6 +15,7 @@ mod close;
 pub(crate) mod command;
 mod convert;
 mod doorbell;
+mod draws;
 mod due;
 mod freshness;
 pub(crate) mod hold;
@@ -49,8 +50,6 @@ use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use rand::rngs::StdRng;
-use rand::{RngExt, SeedableRng};
 use redlock_core::{Clock, Instant, Node, NodeEvent, Op, QueueTicket, Vote};
 use slotmap::SlotMap;
 
@@ -58,6 +57,7 @@ use self::acquire::Start;
 use self::admission::Steps;
 use self::close::Closing;
 use self::command::{Command, Request};
+use self::draws::{Draw, Draws};
 use self::init::Inits;
 use self::inspect::Question;
 use self::keys::Keys;
@@ -89,7 +89,7 @@ pub(crate) struct Driver {
     mailbox: Arc<Mailbox>,
     slot: Weak<Slot>,
     settings: Settings,
-    rng: StdRng,
+    draws: Draws,
     masters: Masters,
     requests: SlotMap<RequestId, Request>,
     locks: SlotMap<LockId, Lock>,
@@ -147,11 +147,12 @@ pub(crate) struct Setup {
 impl Driver {
     fn new(setup: Setup, mailbox: Arc<Mailbox>, slot: Weak<Slot>) -> Self {
         let masters = Masters::new(setup.nodes, &setup.settings, mailbox.clone());
-        let mut rng = StdRng::seed_from_u64(setup.seed);
+        let draws = Draws::new(setup.seed);
+        let ticket = draws.number(Draw::QueueTicket, Instant::ORIGIN);
         Self {
-            queue_ticket: QueueTicket::new(rng.random()),
+            queue_ticket: QueueTicket::new(ticket),
             driven_first: 0,
-            rng,
+            draws,
             clock: setup.clock,
             mailbox,
             slot,
@@ -382,11 +383,6 @@ impl Driver {
                 self.read_signals();
             }
         }
-    }
-
-    /// A draw from 0 to 1.
-    fn random(&mut self) -> f64 {
-        self.rng.random()
     }
 
     fn now(&self) -> Instant {

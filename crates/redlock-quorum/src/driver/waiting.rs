@@ -14,6 +14,7 @@ use slotmap::SlotMap;
 use self::broken::BrokenQueues;
 use super::Driver;
 use super::command::Request;
+use super::draws::Draw;
 use super::line::Outgoing;
 use super::ticket::{InspectionId, LockId, RequestId, WaitingId};
 use super::timers::Due;
@@ -159,7 +160,7 @@ impl Driver {
                 return;
             }
         }
-        let (is_held_here, moment) = (self.keys.of(&key).is_held(), self.moment(now));
+        let (is_held_here, moment) = (self.keys.of(&key).is_held(), self.moment(queue, now));
         let lacks_votes = self.masters.lacks_votes();
         let waiting = &mut self.waiters.queues[queue].waiting;
         let step = match refusal {
@@ -171,8 +172,9 @@ impl Driver {
     }
 
     /// The parameters of pauses that begin now.
-    pub(super) fn moment(&mut self, now: Instant) -> Moment {
-        Moment { now, fan_out: self.fan_out, random: self.random() }
+    pub(super) fn moment(&self, id: WaitingId, now: Instant) -> Moment {
+        let random = self.draws.unit(Draw::Wait(id), now);
+        Moment { now, fan_out: self.fan_out, random }
     }
 
     /// Others wait for the key: those of this process that come next ask at the meeting point
@@ -341,7 +343,7 @@ impl Driver {
     pub(super) fn end_pauses(&mut self, now: Instant) {
         let ids: Vec<WaitingId> = self.waiters.queues.keys().collect();
         for id in ids {
-            let moment = self.moment(now);
+            let moment = self.moment(id, now);
             let step = self.waiters.queues[id].waiting.votes_gained(moment);
             self.step(id, step, now);
         }

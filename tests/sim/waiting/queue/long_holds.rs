@@ -65,7 +65,7 @@ fn open_releases(masters: &SimNodes, from: redlock_core::Instant) -> u64 {
 async fn assert_in_order(load: Load) {
     let masters = admitted(3, 0);
     let clock = masters.clock();
-    let ((_a, a), (_b, b)) = (far(&masters, load.trip, 1), far(&masters, load.trip, 2));
+    let ((_a, a), (_b, b)) = (far(&masters, load.trip, 31), far(&masters, load.trip, 32));
     let begun = Begun::default();
     let callers = take_again_and_again(&a, load, &clock, &begun);
     sleep(load.holds / 3).await;

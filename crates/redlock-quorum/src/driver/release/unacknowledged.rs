@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use rand::RngExt;
 use redlock_core::Instant;
 use redlock_protocol::abandoned::{Abandoned, Left};
 use redlock_protocol::token::lifecycle::Event;
 
 use crate::driver::Driver;
+use crate::driver::draws::Draw;
 use crate::driver::ticket::LockId;
 use crate::driver::timers::Due;
 
@@ -110,7 +110,9 @@ impl Driver {
 
     /// One alarm for each master: an earlier one replaces a later one.
     fn schedule_batch(&mut self, master: usize, pause: Duration) {
-        let at = self.now().saturating_add(pause.mul_f64(self.rng.random_range(0.5..1.5)));
+        let now = self.now();
+        let random = self.draws.unit(Draw::AskAgain(master), now);
+        let at = now.saturating_add(pause.mul_f64(0.5 + random));
         let scheduled = &mut self.unacknowledged[master].scheduled;
         if scheduled.is_none_or(|scheduled| at < scheduled) {
             *scheduled = Some(at);

@@ -7,6 +7,7 @@ use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::waiting::{QueueAnswer, Step};
 
 use crate::driver::Driver;
+use crate::driver::draws::Draw;
 use crate::driver::meeting::is_queue_error;
 use crate::driver::ticket::{RequestId, Ticket, WaitingId};
 use crate::driver::timers::Due;
@@ -19,7 +20,7 @@ const ANSWER_MIN: Duration = Duration::from_millis(10);
 impl Driver {
     /// Asks the meeting point who holds the key, and has it report the next change.
     pub(super) fn watch(&mut self, id: WaitingId, now: Instant) -> Step<RequestId> {
-        let (moment, time) = (self.moment(now), self.answer_time());
+        let (moment, time) = (self.moment(id, now), self.answer_time());
         let Some(queue) = self.waiters.queues.get(id) else { return Step::Wait };
         let at = match queue.waiting.place() {
             Some(at) => Some(at),
@@ -52,7 +53,7 @@ impl Driver {
         vote: &Vote,
         now: Instant,
     ) {
-        let moment = self.moment(now);
+        let moment = self.moment(id, now);
         let Some(queue) = self.waiters.queues.get_mut(id) else { return };
         if queue.watch != number {
             return;
@@ -63,7 +64,7 @@ impl Driver {
 
     /// Asks for a place in the queue, and not for the key.
     pub(in crate::driver) fn ask_for_a_place(&mut self, id: WaitingId, now: Instant) {
-        let (moment, time) = (self.moment(now), self.answer_time());
+        let (moment, time) = (self.moment(id, now), self.answer_time());
         let op = self.op_for_a_place(id, now);
         let Some(queue) = self.waiters.queues.get(id) else { return };
         let place = queue.waiting.place();
@@ -91,7 +92,7 @@ impl Driver {
         vote: &Vote,
         now: Instant,
     ) {
-        let moment = self.moment(now);
+        let moment = self.moment(id, now);
         let answer = QueueAnswer::of(vote.master, &vote.answer, self.queue_ticket);
         let Some(queue) = self.waiters.queues.get_mut(id) else { return };
         if queue.watch != number {
@@ -109,7 +110,7 @@ impl Driver {
 
     /// The meeting point did not answer in time: for a moment it is none.
     pub(in crate::driver) fn watch_due(&mut self, id: WaitingId, number: u32, now: Instant) {
-        let moment = self.moment(now);
+        let moment = self.moment(id, now);
         let Some(queue) = self.waiters.queues.get_mut(id) else { return };
         let at = queue.watch_at;
         if queue.watch != number || !queue.waiting.is_asking() {
@@ -124,7 +125,7 @@ impl Driver {
 
     /// `master` was slow: it is no meeting point for a moment.
     pub(in crate::driver) fn suspect(&mut self, master: usize, now: Instant) {
-        let random = self.random();
+        let random = self.draws.unit(Draw::Suspect(master), now);
         let until = now.saturating_add(SUSPICION.mul_f64(0.5 + random));
         self.masters.suspect(master, until);
     }
@@ -145,7 +146,6 @@ impl Driver {
         key: &[u8],
         now: Instant,
     ) {
-        let (reservation, moment) = (self.reservation(), self.moment(now));
         let Some(id) = self.waiters.of(key) else {
             if call == Call::Go {
                 self.give_up_place(key, master, now);
@@ -153,6 +153,7 @@ impl Driver {
             return;
         };
         self.say_waiting(id, master, call.word());
+        let (reservation, moment) = (self.reservation(), self.moment(id, now));
         let step = self.waiters.queues[id].waiting.called(master, call, reservation, moment);
         self.step(id, step, now);
     }
@@ -161,7 +162,7 @@ impl Driver {
     pub(in crate::driver) fn key_changed(&mut self, master: usize, key: &[u8], now: Instant) {
         let Some(id) = self.waiters.of(key) else { return };
         self.say_waiting(id, master, "push");
-        let moment = self.moment(now);
+        let moment = self.moment(id, now);
         let step = self.waiters.queues[id].waiting.changed(master, moment);
         self.step(id, step, now);
     }
@@ -170,7 +171,7 @@ impl Driver {
     pub(in crate::driver) fn lost_sight(&mut self, master: usize, now: Instant) {
         let ids: Vec<WaitingId> = self.waiters.queues.keys().collect();
         for id in ids {
-            let moment = self.moment(now);
+            let moment = self.moment(id, now);
             let step = self.waiters.queues[id].waiting.lost_sight(master, moment);
             self.step(id, step, now);
         }

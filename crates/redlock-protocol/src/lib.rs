@@ -14,7 +14,8 @@
 //!   the callers of all processes meet;
 //! * `throttle`: which warnings are reported;
 //! * `admission`: which masters vote, and how a master that lost its data comes to vote again;
-//!   `incarnations`: whether earlier confirmations of a master are still valid.
+//!   `incarnations`: whether earlier confirmations of a master are still valid;
+//! * `client`: the parts of one client, and the tables of their entries.
 
 #![cfg_attr(
     test,
@@ -24,6 +25,7 @@
 pub mod abandoned;
 pub mod admission;
 pub mod ballot;
+pub mod client;
 pub mod incarnations;
 pub mod inspection;
 #[cfg(test)]

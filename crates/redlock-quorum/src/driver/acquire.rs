@@ -16,11 +16,11 @@ use super::command::Request;
 use super::hold::held_lock::HeldLock;
 use super::line::Outgoing;
 use super::masters::REVIVAL;
-use super::ticket::RequestId;
 use super::timers::Due;
 use crate::error::AcquireError;
 use crate::hold::votes;
 use crate::settings::InvalidRequest;
+use redlock_protocol::client::ids::RequestId;
 
 /// Whether requests go out yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +94,7 @@ impl Driver {
             let stands_alone = request.is_try() || request.resume.is_some();
             self.ask(now);
             self.await_steps(now);
-            let request = self.requests.insert_with_key(|id| {
+            let request = self.requests.insert_with_id(|id| {
                 request.reply.enter(id);
                 request
             });
@@ -138,7 +138,7 @@ impl Driver {
     }
 
     pub(super) fn stand_in_line(&mut self, id: RequestId) {
-        if self.requests.contains_key(id) {
+        if self.requests.contains(id) {
             self.line.push(Outgoing::Attempt(id));
             self.limit_standing(id);
         }

@@ -44,8 +44,8 @@ use super::convert::{floor_millis, instant, view_of};
 use super::hold::Doubt;
 use super::masters::Changed;
 use super::observe::FLOOR_BY_CLOCK;
-use super::ticket::Asker;
 use super::timers::Due;
+use redlock_protocol::client::ids::Asker;
 
 /// The steps that are under way, one for each master at most.
 pub(super) struct Steps {

@@ -11,11 +11,11 @@ use super::acquire::Start;
 use super::command::CloseReply;
 use super::lock::{Caller, Lock};
 use super::release::unacknowledged::Unacknowledged;
-use super::ticket::RequestId;
 use super::timers::Due;
 use crate::error::{AcquireError, ForgottenKeys, Unreleased, UnreleasedKey};
 use crate::hold::Acceptance;
 use crate::lost::LostReason;
+use redlock_protocol::client::ids::RequestId;
 
 /// A handle that is being closed.
 pub(super) struct Closing {
@@ -149,7 +149,7 @@ impl Driver {
         self.give_up_places(self.now());
         self.waiters.clear();
         self.keys.clear_askers();
-        let (requests, now) = (self.requests.keys().collect::<Vec<RequestId>>(), self.now());
+        let (requests, now) = (self.requests.ids().collect::<Vec<RequestId>>(), self.now());
         for id in requests {
             if let Some(request) = self.requests.remove(id) {
                 self.refuse(request, AcquireError::Shutdown, now);

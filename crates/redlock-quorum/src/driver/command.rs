@@ -11,12 +11,12 @@ use redlock_protocol::waiting::Ask;
 
 use super::hold::held_lock::HeldLock;
 use super::reply::{Entered, Reply};
-use super::ticket::{HoldId, UseId};
 use crate::error::{AcquireError, ExtendError, ReleaseError, Unreleased};
 use crate::init::{Init, InitError, InitReport};
 use crate::report::NodeReport;
 use crate::status::Status;
 use crate::votes::Votes;
+use redlock_protocol::client::ids::{HoldId, UseId};
 
 pub(crate) type AcquireReply = Reply<Result<HeldLock, AcquireError>>;
 pub(crate) type ExtendReply = Reply<Result<(), ExtendError>>;

@@ -4,9 +4,9 @@
 //! choice that is left out therefore moves no other one.
 
 use redlock_core::Instant;
-use slotmap::Key;
+use redlock_protocol::client::table::Id;
 
-use super::ticket::{LockId, WaitingId};
+use redlock_protocol::client::ids::{LockId, WaitingId};
 
 /// The seed of a client.
 #[derive(Clone, Copy, Debug)]
@@ -38,10 +38,10 @@ impl Draw {
     fn entry(self) -> (u64, u64) {
         match self {
             Self::QueueTicket => (0, 0),
-            Self::Wait(id) => (1, id.data().as_ffi()),
-            Self::Keep(id) => (2, id.data().as_ffi()),
-            Self::Leave(id) => (3, id.data().as_ffi()),
-            Self::TakeAgain(id) => (4, id.data().as_ffi()),
+            Self::Wait(id) => (1, id.number()),
+            Self::Keep(id) => (2, id.number()),
+            Self::Leave(id) => (3, id.number()),
+            Self::TakeAgain(id) => (4, id.number()),
             Self::Suspect(master) => (5, master as u64),
             Self::AskAgain(master) => (6, master as u64),
             Self::Fresh => (7, 0),

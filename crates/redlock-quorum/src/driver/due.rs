@@ -51,9 +51,9 @@ impl Driver {
                 !awaits(lock, Lock::is_attempt)
             }
             Due::Keep(lock, _) | Due::Extension(lock, _) => !awaits(lock, Lock::is_lease),
-            Due::Wait(request) | Due::Unsent(request) => !requests.contains_key(request),
+            Due::Wait(request) | Due::Unsent(request) => !requests.contains(request),
             Due::Waiting(waiting, _) | Due::Watch(waiting, _) => !waiters.contains(waiting),
-            Due::Inspection(inspection) => !inspections.contains_key(inspection),
+            Due::Inspection(inspection) => !inspections.contains(inspection),
             // None of these is pruned: its action finds out whether it is stale.
             _ => false,
         });

@@ -15,8 +15,8 @@ use redlock_core::admission::AdmissionOp;
 
 use super::Driver;
 use super::draws::Draw;
-use super::ticket::Asker;
 use super::timers::Due;
+use redlock_protocol::client::ids::Asker;
 
 /// Facts of this age are read again.
 const FRESH_FOR: Duration = Duration::from_secs(60);

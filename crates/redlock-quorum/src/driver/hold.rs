@@ -19,12 +19,12 @@ use super::Driver;
 use super::command::ExtendReply;
 use super::draws::Draw;
 use super::lock::{Caller, Holder, Lock};
-use super::ticket::{HoldId, LockId, Ticket};
 use super::timers::Due;
 use crate::error::ExtendError;
 use crate::hold::Acceptance;
 use crate::lost::{Ended, LostReason};
 use crate::settings::{InvalidRequest, check_margin};
+use redlock_protocol::client::ids::{HoldId, LockId, Ticket};
 
 impl Driver {
     /// The keeper of a lease has something to do.

@@ -27,10 +27,10 @@ use redlock_protocol::quorum::quorum;
 use super::Driver;
 use super::command::InitReply;
 use super::convert::{floor_millis, to_millis, view_of};
-use super::ticket::Asker;
 use super::timers::Due;
 use crate::init::{Init, InitError, InitNode, InitReport, is_checked};
 use crate::report::Standing;
+use redlock_protocol::client::ids::Asker;
 
 /// How long masters that do not answer are waited for, and another `init` that may be at work.
 const PATIENCE: Duration = Duration::from_secs(3);

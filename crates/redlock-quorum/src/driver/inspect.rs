@@ -15,12 +15,12 @@ use super::Driver;
 use super::command::{MarkReply, MarkRequest, MarkVotes, Request, StatusReply, WaitersReply};
 use super::line::Outgoing;
 use super::observe::LIVES_TOO_LONG;
-use super::ticket::{InspectionId, Ticket};
 use super::timers::Due;
 use crate::error::AcquireError;
 use crate::hold::votes;
 use crate::status::Status;
 use crate::votes::NodeVote;
+use redlock_protocol::client::ids::{InspectionId, Ticket};
 
 /// An inspection, and what it is for.
 pub(super) struct Question {

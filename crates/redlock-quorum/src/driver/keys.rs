@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redlock_core::{Instant, SharedQueue};
+use redlock_protocol::client::table::Table;
 use redlock_protocol::waiting::run::Run;
 use redlock_protocol::waiting::untaken::Untaken;
-use slotmap::SlotMap;
 
-use super::ticket::{LockId, RequestId, UseId};
+use redlock_protocol::client::ids::{LockId, RequestId, UseId};
 
 /// The keys that callers ask for or hold, and those that they have left a moment ago.
 ///
@@ -17,7 +17,7 @@ use super::ticket::{LockId, RequestId, UseId};
 /// is hashed once for each lock.
 #[derive(Default)]
 pub(super) struct Keys {
-    uses: SlotMap<UseId, Entry>,
+    uses: Table<UseId, Entry>,
     by_key: HashMap<Arc<[u8]>, UseId>,
     /// How often keys were left since those that are of no use were taken out.
     left: usize,
@@ -112,7 +112,7 @@ impl Keys {
         (id, lock): (RequestId, LockId),
         since: Option<Instant>,
     ) -> UseId {
-        let key_use = if self.uses.contains_key(key_use) { key_use } else { self.enter(key) };
+        let key_use = if self.uses.contains(key_use) { key_use } else { self.enter(key) };
         if let Some(one) = self.usage(key_use) {
             one.asker = one.asker.filter(|asker| *asker != id);
             let former = one.holder.filter(|(former, _)| *former == lock);
@@ -258,13 +258,13 @@ impl Use {
 mod tests {
     use std::time::Duration;
 
-    use slotmap::SlotMap;
+    use redlock_protocol::client::table::Table;
 
     use super::*;
 
     #[test]
     fn keys_that_were_left_take_no_room() {
-        let (mut keys, mut locks) = (Keys::default(), SlotMap::<LockId, ()>::with_key());
+        let (mut keys, mut locks) = (Keys::default(), Table::<LockId, ()>::default());
         for second in 0..10_000 {
             let now = Instant::ORIGIN.saturating_add(Duration::from_secs(second));
             let (key, lock) = (Arc::from(second.to_be_bytes()), locks.insert(()));
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn a_key_that_is_used_again_and_again_is_remembered_between_many_others() {
-        let (mut keys, mut locks) = (Keys::default(), SlotMap::<LockId, ()>::with_key());
+        let (mut keys, mut locks) = (Keys::default(), Table::<LockId, ()>::default());
         let mut use_once = |key: usize| {
             let (key, lock) = (Arc::from(key.to_be_bytes()), locks.insert(()));
             let by = (RequestId::default(), lock);
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn what_another_lock_of_the_same_key_comes_to_leaves_its_holder() {
-        let (mut keys, mut locks) = (Keys::default(), SlotMap::<LockId, ()>::with_key());
+        let (mut keys, mut locks) = (Keys::default(), Table::<LockId, ()>::default());
         let (key, now): (Arc<[u8]>, _) = (Arc::from(*b"key"), Instant::ORIGIN);
         let (holder, lost) = (locks.insert(()), locks.insert(()));
         let id = keys.won(&key, UseId::default(), (RequestId::default(), holder), Some(now));
@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn a_caller_that_has_the_key_asks_for_it_no_longer() {
         let mut keys = Keys::default();
-        let mut requests = SlotMap::<RequestId, ()>::with_key();
+        let mut requests = Table::<RequestId, ()>::default();
         let (asker, other) = (requests.insert(()), requests.insert(()));
         let (key, now): (Arc<[u8]>, _) = (Arc::from(*b"key"), Instant::ORIGIN);
         let id = keys.enter(&key);
@@ -320,7 +320,7 @@ mod tests {
     /// which it asked may be taken out before it wins.
     #[test]
     fn a_caller_whose_entry_is_gone_has_the_key_under_another() {
-        let (mut keys, mut locks) = (Keys::default(), SlotMap::<LockId, ()>::with_key());
+        let (mut keys, mut locks) = (Keys::default(), Table::<LockId, ()>::default());
         let (key, now): (Arc<[u8]>, _) = (Arc::from(*b"key"), Instant::ORIGIN);
         let (asker, lock) = (RequestId::default(), locks.insert(()));
         let gone = keys.enter(&key);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redlock_core::Instant;
 
-use super::ticket::{InspectionId, LockId, RequestId, WaitingId};
+use redlock_protocol::client::ids::{InspectionId, LockId, RequestId, WaitingId};
 
 /// The largest number of entries in the line.
 pub(super) const WAITING_MAX: usize = 1_000_000;
@@ -171,7 +171,7 @@ impl Window {
 
 #[cfg(test)]
 mod tests {
-    use slotmap::SlotMap;
+    use redlock_protocol::client::table::Table;
 
     use super::*;
 
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn beyond_the_window_all_wait_in_order() {
-        let mut locks: SlotMap<LockId, ()> = SlotMap::with_key();
+        let mut locks: Table<LockId, ()> = Table::default();
         let locks: Vec<LockId> = (0..SIZE_MIN + 2).map(|_| locks.insert(())).collect();
         let mut line = Line::default();
         locks.iter().for_each(|lock| line.push(Outgoing::Release(*lock)));
@@ -199,8 +199,8 @@ mod tests {
 
     #[test]
     fn a_release_does_not_wait_behind_attempts() {
-        let mut requests: SlotMap<RequestId, ()> = SlotMap::with_key();
-        let mut locks: SlotMap<LockId, ()> = SlotMap::with_key();
+        let mut requests: Table<RequestId, ()> = Table::default();
+        let mut locks: Table<LockId, ()> = Table::default();
         let attempts = [0; 2].map(|_| Outgoing::Attempt(requests.insert(())));
         let releases = [0; 2].map(|_| Outgoing::Release(locks.insert(())));
         let mut line = Line::default();

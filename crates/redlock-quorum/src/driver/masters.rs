@@ -22,8 +22,8 @@ pub(super) use self::link::{Changed, Link, News, State, StepFailure};
 use super::convert::{ceil_millis, to_millis, view_of};
 use super::mailbox::Mailbox;
 use super::observe::{LACKS_BARRIER, NO_PUSHES, Observer};
-use super::ticket::{Asker, Ticket};
 use crate::settings::{Quarantine, Settings};
+use redlock_protocol::client::ids::{Asker, Ticket};
 
 /// All masters of a handle.
 pub(super) struct Masters {

@@ -8,10 +8,10 @@ use redlock_core::{
 };
 
 use super::draws::Draw;
-use super::ticket::{LockId, RequestId, Ticket};
 use super::timers::Due;
 use super::{Driver, Lock};
 use crate::hold::Acceptance;
+use redlock_protocol::client::ids::{LockId, RequestId, Ticket};
 use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::token::attempt::Defeat;
 use redlock_protocol::token::lifecycle::Loss;

@@ -2,7 +2,7 @@
 //!
 //! It is one task of the library's own. It reads commands and signals from the mailbox, hands each
 //! to the machine that it concerns, and carries out the step that comes back. In reading order:
-//! `mailbox` (its input), `command`, `ticket`; `lock` (one token, its machine and its caller),
+//! `mailbox` (its input), `command`; `lock` (one token, its machine and its caller),
 //! `due`; `runtimes` (the runtime that runs it) and `task`; `masters` (connections); `acquire`
 //! (from a request to a lease, with its attempts and ballots), `hold` (extending what is held),
 //! `release`, `inspect`; `waiting` and `keys` (the state of each key), `meeting` (the queue that
@@ -34,7 +34,6 @@ mod report;
 pub(crate) mod runtimes;
 pub(crate) mod slot;
 mod task;
-mod ticket;
 mod timers;
 mod voting;
 mod waiting;
@@ -51,7 +50,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use redlock_core::{Clock, Instant, Node, NodeEvent, Op, QueueTicket, Vote};
-use slotmap::SlotMap;
+use redlock_protocol::client::table::Table;
 
 use self::acquire::Start;
 use self::admission::Steps;
@@ -69,12 +68,12 @@ use self::observe::Observer;
 use self::release::unacknowledged::Unacknowledged;
 use self::report::Reports;
 use self::slot::Slot;
-use self::ticket::{InspectionId, LockId, RequestId, Ticket};
 use self::timers::Timers;
 use self::waiting::Waiters;
 use crate::counters::Counters;
 use crate::settings::Settings;
 use redlock_protocol::ballot::chooser::Chooser;
+use redlock_protocol::client::ids::{InspectionId, LockId, RequestId, Ticket};
 use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::token::lifecycle::{Answered, Asked};
 use redlock_protocol::votes::answer::{Counts, Judged};
@@ -91,9 +90,9 @@ pub(crate) struct Driver {
     settings: Settings,
     draws: Draws,
     masters: Masters,
-    requests: SlotMap<RequestId, Request>,
-    locks: SlotMap<LockId, Lock>,
-    inspections: SlotMap<InspectionId, Question>,
+    requests: Table<RequestId, Request>,
+    locks: Table<LockId, Lock>,
+    inspections: Table<InspectionId, Question>,
     /// How many requests have failed, and wait for the answer to one of them.
     explained: usize,
     line: Line,
@@ -164,9 +163,9 @@ impl Driver {
             unacknowledged: (0..masters.len()).map(|_| Unacknowledged::default()).collect(),
             observer: Observer::new(setup.counters, masters.names.clone()),
             masters,
-            requests: SlotMap::with_key(),
-            locks: SlotMap::with_key(),
-            inspections: SlotMap::with_key(),
+            requests: Table::default(),
+            locks: Table::default(),
+            inspections: Table::default(),
             explained: 0,
             line: Line::default(),
             waiters: Waiters::default(),

@@ -10,21 +10,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redlock_core::{Cause, Instant, Lists, Token, Verdict, Vote};
+use redlock_protocol::client::table::Id;
 use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::throttle::Throttle;
 use redlock_protocol::token::attempt::Defeat;
 use redlock_protocol::token::lease::HeldLease;
 use redlock_protocol::token::lifecycle::Step;
-use slotmap::Key;
 use tracing::{Level, debug, info, trace, warn};
 
 use super::Driver;
 use super::command::Request;
 use super::lock::{Caller, Lock};
-use super::ticket::{LockId, RequestId, Ticket, WaitingId};
 use super::timers::Due;
 use crate::counters::Counters;
 use crate::lost::{Ended, Lost, LostReason};
+use redlock_protocol::client::ids::{LockId, RequestId, Ticket, WaitingId};
 
 /// The numbers, and which warnings were reported a moment ago.
 pub(super) struct Observer {
@@ -65,8 +65,8 @@ pub(super) const NO_PUSHES: &str = "the server does not report key changes (olde
     behind a proxy, or no permission for CLIENT TRACKING): it cannot wake waiting clients";
 
 /// A name of an entry for the log.
-pub(super) fn number(key: impl Key) -> u64 {
-    key.data().as_ffi()
+pub(super) fn number(id: impl Id) -> u64 {
+    id.number()
 }
 
 /// Writes a line. A subscriber that panics ends no lease.

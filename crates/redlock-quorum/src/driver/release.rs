@@ -14,11 +14,11 @@ use super::Driver;
 use super::command::{LeaseRelease, ReleaseReply};
 use super::line::Outgoing;
 use super::lock::{Caller, Lock};
-use super::ticket::{HoldId, InspectionId, LockId, UseId};
 use super::timers::Due;
 use crate::error::ReleaseError;
 use crate::hold::votes;
 use crate::lost::Ended;
+use redlock_protocol::client::ids::{HoldId, InspectionId, LockId, UseId};
 
 impl Driver {
     /// The holder is done.
@@ -248,7 +248,7 @@ impl Driver {
 
     /// The releases that the runtime before has left go on.
     pub(super) fn resume_releases(&mut self, now: Instant) {
-        let ids: Vec<LockId> = self.locks.keys().collect();
+        let ids: Vec<LockId> = self.locks.ids().collect();
         for id in ids {
             let lock = &self.locks[id];
             let Some(release) = lock.machine.release() else { continue };

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use slotmap::{Key, KeyData};
+use redlock_protocol::client::table::Id;
 
-use super::ticket::RequestId;
+use redlock_protocol::client::ids::RequestId;
 
 /// The driver's end. One that is dropped without an answer ends the wait of the other.
 pub(crate) struct Reply<T>(Option<Arc<Shared<T>>>);
@@ -82,7 +82,7 @@ impl<T> Reply<T> {
     /// The driver has entered the request under this id.
     pub(super) fn enter(&self, id: RequestId) {
         if let Some(shared) = &self.0 {
-            shared.entry.store(id.data().as_ffi(), Ordering::Relaxed);
+            shared.entry.store(id.number(), Ordering::Relaxed);
         }
     }
 }
@@ -144,7 +144,7 @@ impl<T> Shared<T> {
 
 impl<T: Send + 'static> Entered for Shared<T> {
     fn get(&self) -> RequestId {
-        KeyData::from_ffi(self.entry.load(Ordering::Relaxed)).into()
+        RequestId::of_number(self.entry.load(Ordering::Relaxed))
     }
 }
 
@@ -152,7 +152,7 @@ impl<T: Send + 'static> Entered for Shared<T> {
 mod tests {
     use std::pin::pin;
 
-    use slotmap::SlotMap;
+    use redlock_protocol::client::table::Table;
 
     use super::*;
 
@@ -220,11 +220,11 @@ mod tests {
 
     #[test]
     fn the_id_that_was_entered_is_that_of_the_request() {
-        let mut requests = SlotMap::<RequestId, ()>::with_key();
+        let mut requests = Table::<RequestId, ()>::default();
         let id = requests.insert(());
         let (reply, awaited) = reply::<()>(None);
         let shared = awaited.shared.as_ref().unwrap();
-        assert!(!requests.contains_key(shared.get()), "one that was never set is no one's");
+        assert!(!requests.contains(shared.get()), "one that was never set is no one's");
         reply.enter(id);
         assert_eq!(shared.get(), id);
     }

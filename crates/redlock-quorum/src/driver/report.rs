@@ -9,9 +9,9 @@ use redlock_protocol::quorum::lower_median;
 
 use super::Driver;
 use super::command::ReportReply;
-use super::ticket::Asker;
 use super::timers::Due;
 use crate::report::{NodeReport, ServerReport, Standing};
+use redlock_protocol::client::ids::Asker;
 
 /// The reports that are being made.
 #[derive(Default)]

@@ -13,8 +13,8 @@ use super::command::Command;
 use super::hold::held_lock::{Giver, Told};
 use super::slot::{End, Home, Slot, State};
 use super::task::Task;
-use super::ticket::HoldId;
 use crate::settings::InvalidRequest;
+use redlock_protocol::client::ids::HoldId;
 
 /// How long a driver on another runtime, which may not poll it, has for a turn after the doorbell.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(100);

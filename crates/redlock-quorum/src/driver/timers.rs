@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redlock_core::Instant;
 
-use super::ticket::{InspectionId, LockId, RequestId, WaitingId};
+use redlock_protocol::client::ids::{InspectionId, LockId, RequestId, WaitingId};
 
 /// An action that is due at some instant. It refers to an entry of a table, and is stale when that
 /// entry is gone.

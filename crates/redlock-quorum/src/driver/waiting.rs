@@ -7,22 +7,22 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use redlock_core::Instant;
+use redlock_protocol::client::table::Table;
 use redlock_protocol::token::attempt::Defeat;
 use redlock_protocol::waiting::{Ask, Moment, QueueAnswer, Refusal, Step, Waiting};
-use slotmap::SlotMap;
 
 use self::broken::BrokenQueues;
 use super::Driver;
 use super::command::Request;
 use super::draws::Draw;
 use super::line::Outgoing;
-use super::ticket::{InspectionId, LockId, RequestId, WaitingId};
 use super::timers::Due;
+use redlock_protocol::client::ids::{InspectionId, LockId, RequestId, WaitingId};
 
 /// The queues, by key and by the name that timers and votes have for them.
 #[derive(Default)]
 pub(super) struct Waiters {
-    queues: SlotMap<WaitingId, Queue>,
+    queues: Table<WaitingId, Queue>,
     by_key: HashMap<Arc<[u8]>, WaitingId>,
     /// The queues that do not work.
     pub(super) broken: BrokenQueues,
@@ -49,7 +49,7 @@ struct Queue {
 
 impl Waiters {
     pub(super) fn contains(&self, id: WaitingId) -> bool {
-        self.queues.contains_key(id)
+        self.queues.contains(id)
     }
 
     /// The caller whose turn it is.
@@ -341,7 +341,7 @@ impl Driver {
     /// The event for which heads pause may have come, or may never come: each head makes one
     /// attempt.
     pub(super) fn end_pauses(&mut self, now: Instant) {
-        let ids: Vec<WaitingId> = self.waiters.queues.keys().collect();
+        let ids: Vec<WaitingId> = self.waiters.queues.ids().collect();
         for id in ids {
             let moment = self.moment(id, now);
             let step = self.waiters.queues[id].waiting.votes_gained(moment);
@@ -364,7 +364,7 @@ impl Driver {
             // It stands in line: its attempt is its last.
             return;
         }
-        let has_others = last.is_some_and(|last| self.requests.contains_key(last));
+        let has_others = last.is_some_and(|last| self.requests.contains(last));
         let attempts = is_head && !has_others;
         *last = if attempts { Some(id) } else { *last };
         let step = waiting.leave(id, now);

@@ -7,7 +7,7 @@ use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::token::lifecycle::Event;
 
 use crate::driver::Driver;
-use crate::driver::ticket::{LockId, RequestId, Ticket};
+use redlock_protocol::client::ids::{LockId, RequestId, Ticket};
 
 impl Driver {
     /// The ballot for the next attempt on a resource of this member, or for the next one of the

@@ -14,8 +14,8 @@ use crate::driver::Driver;
 use crate::driver::command::Request;
 use crate::driver::hold::held_lock::HeldLock;
 use crate::driver::lock::{Caller, Holder};
-use crate::driver::ticket::{HoldId, LockId, RequestId};
 use crate::hold::{Fence, HoldCell};
+use redlock_protocol::client::ids::{HoldId, LockId, RequestId};
 
 impl Driver {
     /// Hands the lease to its caller, which is woken from here.
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
     use crate::Redlock;
     use crate::driver::lock::Lock;
-    use crate::driver::ticket::UseId;
+    use redlock_protocol::client::ids::UseId;
     use redlock_protocol::terms::HoldOptions;
     use redlock_protocol::token::attempt::{Attempt, Origin};
     use redlock_protocol::token::lifecycle::{Answered, Asked, Lifecycle};

@@ -11,10 +11,10 @@ use redlock_protocol::token::lifecycle::{Event, Step};
 use crate::driver::Driver;
 use crate::driver::command::ExtendReply;
 use crate::driver::lock::{Caller, Holder, Lock};
-use crate::driver::ticket::{HoldId, LockId, RequestId};
 use crate::error::ExtendError;
 use crate::hold::Fence;
 use crate::lost::{Ended, LostReason};
+use redlock_protocol::client::ids::{HoldId, LockId, RequestId};
 
 impl Driver {
     /// The holder of a lease is done. Says whether the next caller has it now.

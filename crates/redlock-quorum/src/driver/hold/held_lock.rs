@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::driver::ticket::HoldId;
 use crate::hold::{Acceptance, HoldCell};
 use crate::lost::Ended;
+use redlock_protocol::client::ids::HoldId;
 
 /// The right to hold a lock, and the duty to give it back: one that is dropped releases it.
 ///

@@ -9,8 +9,8 @@ use redlock_protocol::token::lifecycle::Event;
 
 use crate::driver::Driver;
 use crate::driver::draws::Draw;
-use crate::driver::ticket::LockId;
 use crate::driver::timers::Due;
+use redlock_protocol::client::ids::LockId;
 
 /// Releases that one master may leave unacknowledged. A master that is away for long collects them;
 /// the oldest are given up first, because their keys are the likeliest to have expired.

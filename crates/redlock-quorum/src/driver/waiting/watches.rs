@@ -9,8 +9,8 @@ use redlock_protocol::waiting::{QueueAnswer, Step};
 use crate::driver::Driver;
 use crate::driver::draws::Draw;
 use crate::driver::meeting::is_queue_error;
-use crate::driver::ticket::{RequestId, Ticket, WaitingId};
 use crate::driver::timers::Due;
+use redlock_protocol::client::ids::{RequestId, Ticket, WaitingId};
 
 /// For how long a master that was slow is no meeting point; half of it is random.
 const SUSPICION: Duration = Duration::from_secs(1);
@@ -169,7 +169,7 @@ impl Driver {
 
     /// The connection to `master`, or its data, is lost: those that watch there wake up.
     pub(in crate::driver) fn lost_sight(&mut self, master: usize, now: Instant) {
-        let ids: Vec<WaitingId> = self.waiters.queues.keys().collect();
+        let ids: Vec<WaitingId> = self.waiters.queues.ids().collect();
         for id in ids {
             let moment = self.moment(id, now);
             let step = self.waiters.queues[id].waiting.lost_sight(master, moment);

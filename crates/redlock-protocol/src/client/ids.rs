@@ -1,39 +1,43 @@
-//! `Ticket`: which entry of which table a vote is for.
+//! The ids of the entries of a client, and `Ticket`: which entry a vote is for.
 
-use slotmap::{Key, KeyData, new_key_type};
+use super::table::{Id, ids};
 
-new_key_type! {
+ids! {
     /// One token, from its attempt to its last release.
-    pub(crate) struct LockId;
+    LockId,
     /// One caller that wants a lock.
-    pub(crate) struct RequestId;
+    RequestId,
     /// The callers that wait for one key.
-    pub(super) struct WaitingId;
+    WaitingId,
     /// One question to all masters.
-    pub(super) struct InspectionId;
+    InspectionId,
     /// The use of one key that callers of this process ask for or hold.
-    pub(crate) struct UseId;
+    UseId,
 }
 
 /// One holder of a lock: the token, and how often its lease had been handed on when this one got
 /// it. A request of a former holder has no effect on the lock of the next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct HoldId {
-    pub(super) lock: LockId,
-    pub(super) hand_overs: u8,
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct HoldId {
+    /// The token.
+    pub lock: LockId,
+    /// How often its lease had been handed on before.
+    pub hand_overs: u8,
 }
 
 /// Names the request that a vote answers. It goes stale with the entry it names: a key of the
 /// tables is never used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ticket {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ticket {
     /// The attempt to win the lock.
     Attempt(LockId),
     /// The extension of its lease with this number.
     Extension(LockId, u32),
     /// Giving the key back to a master that lost it.
     Readd(LockId),
+    /// The release of its key.
     Release(LockId),
+    /// A question about a key.
     Inspection(InspectionId),
     /// The watch with this number on a key that callers wait for.
     Watch(WaitingId, u32),
@@ -50,45 +54,44 @@ pub(super) enum Ticket {
 }
 
 impl Ticket {
-    /// The ticket as the seam carries it: the kind, the number, the key.
-    pub(super) fn pack(self) -> u128 {
-        let (kind, number, key) = match self {
-            Self::Attempt(lock) => (0, 0, lock.data().as_ffi()),
-            Self::Extension(lock, number) => (1, number, lock.data().as_ffi()),
-            Self::Readd(lock) => (2, 0, lock.data().as_ffi()),
-            Self::Release(lock) => (3, 0, lock.data().as_ffi()),
-            Self::Inspection(inspection) => (4, 0, inspection.data().as_ffi()),
-            Self::Watch(waiting, number) => (5, number, waiting.data().as_ffi()),
-            Self::Ballot(lock, number) => (6, number, lock.data().as_ffi()),
-            Self::Score(lock) => (7, 0, lock.data().as_ffi()),
-            Self::Exit(lock) => (8, 0, lock.data().as_ffi()),
-            Self::Place(waiting, number) => (9, number, waiting.data().as_ffi()),
+    /// The ticket as the seam carries it: the kind, the number, the entry.
+    pub fn pack(self) -> u128 {
+        let (kind, number, entry) = match self {
+            Self::Attempt(lock) => (0, 0, lock.number()),
+            Self::Extension(lock, number) => (1, number, lock.number()),
+            Self::Readd(lock) => (2, 0, lock.number()),
+            Self::Release(lock) => (3, 0, lock.number()),
+            Self::Inspection(inspection) => (4, 0, inspection.number()),
+            Self::Watch(waiting, number) => (5, number, waiting.number()),
+            Self::Ballot(lock, number) => (6, number, lock.number()),
+            Self::Score(lock) => (7, 0, lock.number()),
+            Self::Exit(lock) => (8, 0, lock.number()),
+            Self::Place(waiting, number) => (9, number, waiting.number()),
             Self::Admission(Asker::Step(master, number)) => (10, number, master as u64),
             Self::Admission(Asker::Init(number)) => (11, number, 0),
             Self::Admission(Asker::Report(number)) => (12, number, 0),
             Self::Admission(Asker::Fresh) => (13, 0, 0),
         };
-        u128::from(key) | u128::from(number) << 64 | kind << 96
+        u128::from(entry) | u128::from(number) << 64 | kind << 96
     }
 
     /// The ticket that was packed.
-    pub(super) fn unpack(packed: u128) -> Self {
+    pub fn unpack(packed: u128) -> Self {
         // Both are cut to the part of the number that they were made of.
-        let (low, number) = (packed as u64, (packed >> 64) as u32);
-        let key = KeyData::from_ffi(low);
+        let (entry, number) = (packed as u64, (packed >> 64) as u32);
         match packed >> 96 {
-            0 => Self::Attempt(key.into()),
-            1 => Self::Extension(key.into(), number),
-            2 => Self::Readd(key.into()),
-            3 => Self::Release(key.into()),
-            4 => Self::Inspection(key.into()),
-            5 => Self::Watch(key.into(), number),
-            6 => Self::Ballot(key.into(), number),
-            7 => Self::Score(key.into()),
-            8 => Self::Exit(key.into()),
-            9 => Self::Place(key.into(), number),
+            0 => Self::Attempt(LockId::of_number(entry)),
+            1 => Self::Extension(LockId::of_number(entry), number),
+            2 => Self::Readd(LockId::of_number(entry)),
+            3 => Self::Release(LockId::of_number(entry)),
+            4 => Self::Inspection(InspectionId::of_number(entry)),
+            5 => Self::Watch(WaitingId::of_number(entry), number),
+            6 => Self::Ballot(LockId::of_number(entry), number),
+            7 => Self::Score(LockId::of_number(entry)),
+            8 => Self::Exit(LockId::of_number(entry)),
+            9 => Self::Place(WaitingId::of_number(entry), number),
             // A master has one of 15 places.
-            10 => Self::Admission(Asker::Step(low as usize, number)),
+            10 => Self::Admission(Asker::Step(entry as usize, number)),
             11 => Self::Admission(Asker::Init(number)),
             12 => Self::Admission(Asker::Report(number)),
             _ => Self::Admission(Asker::Fresh),
@@ -97,8 +100,8 @@ impl Ticket {
 }
 
 /// Who asked a master about its admission.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asker {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Asker {
     /// The step with this number towards the admission of this master.
     Step(usize, u32),
     /// The call of `init` with this number.
@@ -111,28 +114,27 @@ pub(super) enum Asker {
 
 #[cfg(test)]
 mod tests {
-    use slotmap::SlotMap;
-
+    use super::super::table::Table;
     use super::*;
 
     #[test]
     fn what_was_packed_is_unpacked() {
-        let mut locks: SlotMap<LockId, ()> = SlotMap::with_key();
+        let mut locks: Table<LockId, ()> = Table::default();
         let first = locks.insert(());
         locks.remove(first);
         let lock = locks.insert(());
-        let inspection = SlotMap::<InspectionId, ()>::with_key().insert(());
+        let inspection = Table::<InspectionId, ()>::default().insert(());
         for ticket in [
             Ticket::Attempt(lock),
             Ticket::Extension(lock, u32::MAX),
             Ticket::Readd(lock),
             Ticket::Release(first),
             Ticket::Inspection(inspection),
-            Ticket::Watch(SlotMap::<WaitingId, ()>::with_key().insert(()), 7),
+            Ticket::Watch(Table::<WaitingId, ()>::default().insert(()), 7),
             Ticket::Ballot(lock, u32::MAX),
             Ticket::Score(lock),
             Ticket::Exit(lock),
-            Ticket::Place(SlotMap::<WaitingId, ()>::with_key().insert(()), 7),
+            Ticket::Place(Table::<WaitingId, ()>::default().insert(()), 7),
             Ticket::Admission(Asker::Step(14, u32::MAX)),
             Ticket::Admission(Asker::Init(u32::MAX)),
             Ticket::Admission(Asker::Report(7)),

@@ -1,0 +1,8 @@
+//! The parts of one client, and what lies below them.
+//!
+//! A client consists of parts that do not know each other. Each has private fields, takes inputs
+//! with the current instant, and returns what must follow. In reading order: `ids` (the entries of
+//! a client, and how a vote names its request), `table`.
+
+pub mod ids;
+pub mod table;

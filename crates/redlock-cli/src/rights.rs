@@ -199,7 +199,6 @@ fn probes<'a>(keys: &'a Keys, nobody: &'a [u8]) -> Vec<(&'static str, Vec<&'a [u
         ("+zscore", vec![b"ZSCORE", set, b"none"]),
         ("+zrevrangebyscore", vec![b"ZREVRANGEBYSCORE", set, b"(0", b"(0"]),
         ("+time", vec![b"TIME"]),
-        ("+exists", vec![b"EXISTS", set]),
         ("+zrange", vec![b"ZRANGE", set, b"0", b"0"]),
         ("+zrank", vec![b"ZRANK", set, b"none"]),
         ("+zrem", vec![b"ZREM", set, b"none"]),

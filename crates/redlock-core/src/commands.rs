@@ -126,7 +126,7 @@ impl Default for Uses {
 }
 
 /// The commands. Commands that save time where a server has them are not among them.
-pub const SENT: [Sent; 29] = {
+pub const SENT: [Sent; 28] = {
     use Purpose::{Admission, Ballots, Barrier, Facts, Listing, Locks, Queues, Tracking};
     const fn sent(right: &'static str, purposes: &'static [Purpose]) -> Sent {
         Sent { right, purposes }
@@ -154,7 +154,6 @@ pub const SENT: [Sent; 29] = {
         sent("+zscore", &[Ballots, Queues]),
         sent("+zrevrangebyscore", &[Admission]),
         sent("+time", &[Admission, Queues]),
-        sent("+exists", &[Queues]),
         sent("+zrange", &[Queues]),
         sent("+zrank", &[Queues]),
         sent("+zrem", &[Queues]),

@@ -69,7 +69,7 @@ pub use tls::{InvalidTls, Tls};
 /// know. A namespace needs `+hgetall`, without which no record is seen; `+zcard +hset +hdel +zadd
 /// +zrevrangebyscore +time` for the scripts, without which each of them fails with the right that
 /// is missing; `+zadd +zscore` for ballots; and its keys, `~PREFIXredlock-quorum:1*`. A [shared
-/// queue](crate::SharedQueue) needs `+exists +zrange +zrank +zrem +publish +subscribe +pubsub`,
+/// queue](crate::SharedQueue) needs `+zrange +zrank +zrem +publish +subscribe +pubsub`,
 /// besides `+zcard +zadd +zscore +time`, and the channels `&PREFIXredlock-quorum:1:go:*`;
 /// [`Facts::no_queue`](crate::Facts::no_queue) has the reason. With `+client|tracking
 /// +client|caching` the server pushes changes of keys; with `+command|info`, and `+delifeq` (Valkey

@@ -214,10 +214,10 @@ async fn a_right_that_is_taken_away_is_reported_before_the_answer() {
     let (_server, mut peer, mut client) = connected().await;
     client.submit(0, leave(Leaving::Done));
     peer.expect("EVAL").await;
-    peer.say("-NOPERM no EXISTS\r\n").await;
-    let denied = Cause::ErrorReply("NOPERM no EXISTS".into());
+    peer.say("-NOPERM no ZCARD\r\n").await;
+    let denied = Cause::ErrorReply("NOPERM no ZCARD".into());
     assert_eq!(client.answer().await, Answer::unknown(denied));
-    assert_eq!(client.event().await, NodeEvent::NoQueue("NOPERM no EXISTS".into()));
+    assert_eq!(client.event().await, NodeEvent::NoQueue("NOPERM no ZCARD".into()));
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@
 local queue, channel, failed = KEYS[1], ARGV[1], {}
 for _, tried in ipairs({
   {'GET', queue}, {'DEL', queue},
-  {'EXISTS', queue}, {'ZRANGE', queue, 0, 0}, {'ZRANK', queue, 0}, {'ZREM', queue, 0},
+  {'ZRANGE', queue, 0, 0}, {'ZRANK', queue, 0}, {'ZREM', queue, 0},
   {'ZCARD', queue}, {'ZSCORE', queue, 0}, {'ZADD', queue, 'XX', 0, 0}, {'PEXPIRE', queue, 1},
   {'TIME'}, {'PUBSUB', 'NUMSUB', channel}, {'PUBLISH', channel, ''},
 }) do

@@ -11,8 +11,12 @@ const RANGE_MAX: Duration = Duration::from_millis(200);
 /// be served within 0.3 s after a quorum votes again.
 const NO_QUORUM_MAX: Duration = Duration::from_millis(100);
 
-/// The longest pause between a push and the next request, if there is no queue.
+/// The longest pause between a free key and the next request, if there is no queue.
 pub const APART_MAX: Duration = Duration::from_millis(40);
+/// A process that has waited for this times as long pauses for as many times shorter.
+const APART_AGE: Duration = Duration::from_millis(25);
+/// The limit for one that has waited for a long time.
+const APART_MIN: Duration = Duration::from_millis(1);
 
 /// Returns the pause after the failure number `attempt`, counted from 0. It is never shorter than
 /// `fan_out`, the duration of the attempt, so that contenders cannot overtake their own clean-up. A
@@ -31,10 +35,18 @@ pub fn without_quorum(attempt: u32, fan_out: Duration, random: f64) -> Duration 
     fan_out + range.mul_f64(0.5 + random / 2.0)
 }
 
-/// Returns the pause of a waiter that was woken by a push, together with others, after this many
-/// failed tries. The more contenders there are, the fewer of them compete for one hand-over.
-pub fn apart(tries: u32, fan_out: Duration, random: f64) -> Duration {
-    (fan_out * 2).saturating_mul(1 << tries.min(16)).min(APART_MAX).mul_f64(random)
+/// Returns the pause of a waiter that finds the key free, together with others, after this many
+/// lost chances. The more contenders there are, the longer it is, up to a limit that falls with the
+/// time that the process has `waited`: the one that had no lease for the longest time comes first.
+pub fn apart(tries: u32, waited: Duration, fan_out: Duration, random: f64) -> Duration {
+    let by_age = APART_MAX.mul_f64(APART_AGE.as_secs_f64() / waited.max(APART_AGE).as_secs_f64());
+    let range = (fan_out * 2).saturating_mul(1 << tries.min(16));
+    range.min(by_age.max(APART_MIN)).mul_f64(0.75 + random / 4.0)
+}
+
+/// Returns after how many lost chances [`apart`] is as long as `pause`, unless its limit is shorter.
+pub fn tries_of(pause: Duration, fan_out: Duration) -> u32 {
+    (0..16).find(|tries| (fan_out * 2).saturating_mul(1 << tries) >= pause).unwrap_or(16)
 }
 
 /// Returns the pause before the next extension, after `failures` consecutive ones (from 0) did not

@@ -14,6 +14,7 @@
 //! | it enters | others stand before it and M has no key | M has dropped as many waiters that are gone as it does at a time: it enters again at once, 160 times at most |
 //! | it enters | it is the first, and the key is taken | it watches the key at M, because a holder that knows of nobody calls nobody |
 //! | it watches | the key is free at once | it enters again |
+//! | it enters | the script on the queue fails | it enters at another master, or asks M without a queue |
 //! | it watches | a push: the key has changed | it enters; where the same holder had it behind the last three, when it would have without a push |
 //! | it watches | the holder's TTL, or 100 ms, or twice the time before, are over | it enters and asks the others at once: an orphan at M must not block it |
 //! | it has a place | *go* | it takes the key at M and at the others in one turn |
@@ -31,9 +32,9 @@
 //! | its last caller gives up | | it leaves the queue |
 //!
 //! **Without a queue at M** (the server pushes nothing, the user lacks a right, memory or queue are
-//! full) the head watches the key at M as the first in a queue does, and asks M first after a push
-//! and a random pause that widens from one refusal to the next. After a [run](run::Run) of leases,
-//! the callers of this process let others go first.
+//! full, the script fails) the head watches the key at M as the first in a queue does, and asks M
+//! first if the key stays free (see `unqueued`). After a [run](run::Run) of leases, the callers of this
+//! process let others go first.
 //!
 //! A wrong or missing wake-up costs time and never safety: only attempts acquire anything.
 
@@ -42,6 +43,7 @@ pub mod leaving;
 mod pauses;
 pub mod run;
 mod step;
+mod unqueued;
 pub mod untaken;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -90,8 +92,14 @@ pub struct Waiting<Id> {
     seen: u64,
     /// The wait of the head counts from here at the earliest.
     since: Instant,
+    /// Since when this process waits, or has had no lease.
+    waits_since: Instant,
+    /// When the key was watched last.
+    watched_at: Instant,
     /// Other processes go first until then.
     back_until: Instant,
+    /// They watch the key then, because no queue works.
+    watches_then: bool,
     /// When it was learned last that others want the key.
     contended_at: Option<Instant>,
     /// The last attempt saw no quorum.
@@ -116,7 +124,10 @@ impl<Id: Copy + Ord> Waiting<Id> {
             pushes: 0,
             seen: 0,
             since: Instant::ORIGIN,
+            waits_since: Instant::ORIGIN,
+            watched_at: Instant::ORIGIN,
             back_until: Instant::ORIGIN,
+            watches_then: false,
             contended_at: None,
             is_without_quorum: false,
         }
@@ -124,6 +135,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
 
     /// One more caller wants the key. `is_held_here`: a caller of this process holds it.
     pub fn join(&mut self, caller: Id, is_held_here: bool, now: Instant) -> Step<Id> {
+        self.waits_from(now);
         self.queue.join(caller);
         match self.head {
             Head::Idle if is_held_here => self.await_release(now),
@@ -133,13 +145,20 @@ impl<Id: Copy + Ord> Waiting<Id> {
     }
 
     /// A caller whose attempt is made without waiting here, or was and is lost, waits from now on.
-    pub fn join_attempting(&mut self, caller: Id) -> bool {
+    pub fn join_attempting(&mut self, caller: Id, now: Instant) -> bool {
+        self.waits_from(now);
         self.queue.join(caller);
         let is_head = self.head == Head::Idle;
         if is_head {
             self.head = Head::attempting(Ask::All);
         }
         is_head
+    }
+
+    fn waits_from(&mut self, now: Instant) {
+        if self.queue.is_empty() {
+            self.waits_since = now;
+        }
     }
 
     /// The attempt of the head asks to enter the queue of the master `at`.
@@ -154,8 +173,11 @@ impl<Id: Copy + Ord> Waiting<Id> {
         if let Some(head) = self.head() {
             self.queue.leave(head);
         }
-        (self.place, self.tries, self.pushes, self.since) = (None, 0, 0, now);
-        self.is_without_quorum = false;
+        let had_place = self.place.take().is_some();
+        if std::mem::take(&mut self.is_without_quorum) || had_place {
+            self.tries = 0;
+        }
+        (self.pushes, self.since, self.waits_since) = (0, now, now);
         self.await_release(now)
     }
 
@@ -163,7 +185,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
     /// and stands behind the processes that wait already. A process with many callers would have
     /// more turns than others if the wait of each of them counted.
     pub fn released(&mut self, now: Instant) -> Step<Id> {
-        self.since = now;
+        (self.since, self.waits_since) = (now, now);
         match self.head {
             Head::AwaitingRelease { .. } | Head::Watching { .. } | Head::Asleep { .. } => {
                 self.begin(now)
@@ -176,14 +198,6 @@ impl<Id: Copy + Ord> Waiting<Id> {
     pub fn stand_back(&mut self, until: Instant, now: Instant) -> Step<Id> {
         (self.back_until, self.contended_at) = (until, Some(now));
         self.place.take().map_or(Step::Wait, Step::Leave)
-    }
-
-    /// The same where no queue works: afterwards they take part as those that wait already.
-    pub fn stand_back_unqueued(&mut self, until: Instant, now: Instant) -> Step<Id> {
-        /// The range of a pause after a push is the widest from then on.
-        const WIDEST: u32 = 16;
-        self.tries = WIDEST;
-        self.stand_back(until, now)
     }
 
     /// A master reports that others wait for the key, or they may, and the master has not answered
@@ -240,6 +254,11 @@ impl<Id: Copy + Ord> Waiting<Id> {
     /// M has not let the head in, and reports the state of the key.
     fn answered(&mut self, answer: QueueAnswer, at: Moment) -> Step<Id> {
         self.contended_at = Some(at.now);
+        if answer.has_failed {
+            // The next attempt enters the queue of another master, or does without one.
+            self.place = None;
+            return self.attempt(Ask::First);
+        }
         if answer.is_reserved_for_us {
             return self.attempt(Ask::Called);
         }
@@ -293,6 +312,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
         let Some(master) = master else { return self.pause_blindly(at) };
         // Right behind a place without the key there is no use in asking again at once.
         let enters = !matches!(self.head, Head::Queueing { .. });
+        self.watched_at = at.now;
         self.head = Head::Watching { at: master, enters };
         Step::Wait
     }
@@ -303,9 +323,13 @@ impl<Id: Copy + Ord> Waiting<Id> {
         if watches != master {
             return Step::Wait;
         }
+        if *verdict == Verdict::Free {
+            // The key has changed.
+            self.pushes = 0;
+        }
         match verdict {
             Verdict::Free if enters && self.place.is_some() => self.attempt(Ask::First),
-            Verdict::Free if enters => self.pause_apart(at),
+            Verdict::Free if enters => self.stay_apart(master, at),
             Verdict::Free => self.watch(master, None, at),
             Verdict::Held { token, ttl } => {
                 self.saw(token.as_deref());
@@ -341,7 +365,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
                 self.pause(at.now.saturating_add(WATCH_AGAIN.mul_f64(at.random)), Ask::First)
             }
             _ if self.place.is_some() => self.attempt(Ask::First),
-            _ => self.pause_apart(at),
+            _ => self.watch_later(at),
         }
     }
 
@@ -392,6 +416,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
     pub fn tick(&mut self, now: Instant) -> Step<Id> {
         match self.head {
             Head::Pausing { until, ask } if until <= now => self.attempt(ask),
+            Head::Aside { until } if until <= now => Step::Watch,
             Head::Asleep { until, ask, .. } if until <= now => {
                 (self.tries, self.pushes) = (self.tries.saturating_add(1), 0);
                 self.attempt(ask)
@@ -484,8 +509,12 @@ impl<Id: Copy + Ord> Waiting<Id> {
     /// split then, and those that were there before it are served before it.
     fn begin(&mut self, now: Instant) -> Step<Id> {
         self.entries = 0;
+        let watches = std::mem::take(&mut self.watches_then);
         if now < self.back_until {
-            return self.pause(self.back_until, Ask::First);
+            return match watches {
+                true => self.step_aside(self.back_until),
+                false => self.pause(self.back_until, Ask::First),
+            };
         }
         let enters = self.is_contended(now) && !self.is_without_quorum;
         self.attempt(if enters { Ask::First } else { Ask::All })

@@ -13,11 +13,18 @@ use crate::lab::{in_time, ms, no_key_is_left, ordinary, secs};
 /// What makes every queue fail.
 const WRONG_TYPE: &[&str] = &["SET", "redlock-quorum:1:queue:wanted", "of another type"];
 
-/// Returns how many locks each of the handles got. All of them are at work when the queues fail.
+/// Returns how many locks each of the handles got. All but the last one are at work when the queues
+/// fail. The last one connects afterwards, so that it learns of rights in another way.
 async fn contend(servers: &RedisServers, handles: usize, fails: &[&str]) -> Vec<usize> {
     let (end, mut callers) = (Instant::now() + secs(6), JoinSet::new());
     let got: Vec<_> = (0..handles).map(|_| Arc::new(AtomicUsize::new(0))).collect();
-    for got in &got {
+    for (nth, got) in got.iter().enumerate() {
+        if nth == handles - 1 {
+            tokio::time::sleep(ms(300)).await;
+            for server in servers.iter() {
+                server.command(fails).unwrap();
+            }
+        }
         let redlock = ordinary(servers.urls()).build().unwrap();
         for _ in 0..3 {
             let (redlock, got) = (redlock.clone(), got.clone());
@@ -30,10 +37,6 @@ async fn contend(servers: &RedisServers, handles: usize, fails: &[&str]) -> Vec<
                 }
             });
         }
-    }
-    tokio::time::sleep(ms(300)).await;
-    for server in servers.iter() {
-        server.command(fails).unwrap();
     }
     while let Some(caller) = in_time(callers.join_next()).await {
         caller.unwrap();

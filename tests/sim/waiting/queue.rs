@@ -1,5 +1,6 @@
 //! The queue in which processes wait for one key. What its traps are: docs/TESTING.md.
 
+mod broken;
 mod hand_over;
 mod kept_futures;
 mod late;
@@ -10,7 +11,6 @@ mod no_quorum;
 mod order;
 mod shares;
 mod stopped;
-mod wrong_type;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -22,6 +22,9 @@ pub(super) enum Head {
     Queueing { at: usize },
     /// It makes an attempt at this instant.
     Pausing { until: Instant, ask: Ask },
+    /// It watches the key at this instant, because others go first, or a holder that knows of nobody
+    /// may take the key again at once.
+    Aside { until: Instant },
     /// It has asked the meeting point who holds the key, and asks for it at once if nobody does.
     Watching { at: usize, enters: bool },
     /// It sleeps until this instant. The first in the queue watches the key meanwhile.
@@ -37,6 +40,7 @@ impl Head {
     pub(super) fn due(self) -> Option<Instant> {
         match self {
             Self::Pausing { until, .. }
+            | Self::Aside { until }
             | Self::Asleep { until, .. }
             | Self::AwaitingRelease { ask_at: until } => Some(until),
             Self::Idle

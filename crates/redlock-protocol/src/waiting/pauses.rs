@@ -106,13 +106,6 @@ impl<Id: Copy + Ord> Waiting<Id> {
         Step::Wait
     }
 
-    /// Others may ask M at the same moment: it asks first those that it does not meet there.
-    pub(super) fn pause_apart(&mut self, at: Moment) -> Step<Id> {
-        self.tries = self.tries.saturating_add(1);
-        let pause = retry::apart(self.tries, at.fan_out, at.random);
-        self.pause(at.now.saturating_add(pause), Ask::First)
-    }
-
     /// No master reports changes, or too few have answered: the head tries again after a random
     /// pause.
     pub(super) fn pause_blindly(&mut self, at: Moment) -> Step<Id> {

@@ -62,13 +62,22 @@ pub struct QueueAnswer {
     pub is_reserved_for_us: bool,
     /// For how long M keeps the key for another process; `None` if it does not.
     pub reserved_for: Option<Duration>,
+    /// The script on the queue has failed.
+    pub has_failed: bool,
 }
 
 impl QueueAnswer {
-    /// A head that is to wait outside of the queue of master `at`, which does not work.
-    pub fn outside(at: usize) -> Self {
-        let (others_wait, is_free, is_reserved_for_us) = (false, false, false);
-        Self { at, rank: None, others_wait, is_free, is_reserved_for_us, reserved_for: None }
+    /// The queue of master `at` has failed.
+    pub fn failed(at: usize) -> Self {
+        Self {
+            at,
+            rank: None,
+            others_wait: false,
+            is_free: false,
+            is_reserved_for_us: false,
+            reserved_for: None,
+            has_failed: true,
+        }
     }
 
     /// The answer of master `at` to a head that enters with `ticket`; `None` if it has let the head
@@ -88,7 +97,15 @@ impl QueueAnswer {
         // The head is one of those that wait if it has a place.
         let others_wait = queued.waiters > u32::from(queued.rank.is_some());
         let rank = queued.rank;
-        Some(Self { at, rank, others_wait, is_free, is_reserved_for_us, reserved_for })
+        Some(Self {
+            at,
+            rank,
+            others_wait,
+            is_free,
+            is_reserved_for_us,
+            reserved_for,
+            has_failed: false,
+        })
     }
 }
 

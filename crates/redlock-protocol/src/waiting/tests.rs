@@ -10,6 +10,7 @@ mod answers;
 mod late;
 mod orders;
 mod two;
+mod unqueued;
 mod votes;
 mod world;
 
@@ -327,32 +328,6 @@ fn callers_that_come_while_others_go_first_wait_as_well() {
 }
 
 #[test]
-fn without_a_queue_a_push_is_followed_by_a_pause_that_widens_up_to_40_ms() {
-    let mut waiting = unqueued();
-    for tries in 1..12 {
-        assert_eq!(waiting.changed(0, start(1.0)), Step::Wait);
-        let pause = ms(40).min(FAN_OUT * 2 * (1 << tries));
-        assert_eq!(sleep(waiting.clone()), (pause, first(1)));
-        waiting.tick(waiting.due().unwrap());
-        assert_eq!(waiting.lost(Refusal::Held, None, start(0.5)), Step::Watch);
-        waiting.watch_sent(Some(0), start(0.5));
-        let other = Verdict::Held { token: Some(format!("n{tries}")), ttl: None };
-        waiting.watch_answered(0, &other, start(0.5));
-    }
-}
-
-#[test]
-fn without_a_queue_who_finds_the_key_free_asks_apart_from_others() {
-    let mut waiting = unqueued();
-    waiting.tick(waiting.due().unwrap());
-    waiting.lost(Refusal::Held, None, start(0.5));
-    waiting.lost(Refusal::Held, None, start(0.5));
-    waiting.watch_sent(Some(0), start(0.5));
-    assert_eq!(waiting.watch_answered(0, &Verdict::Free, start(1.0)), Step::Wait);
-    assert_eq!(sleep(waiting).1, first(1));
-}
-
-#[test]
 fn without_a_queue_contenders_that_split_come_back_one_after_the_other() {
     for (random, fan_outs) in [(0.0, 1), (0.5, 2), (1.0, 3)] {
         let mut waiting = World::after(&[JOIN, REFUSED]).waiting;
@@ -460,10 +435,10 @@ fn the_next_in_this_process_asks_right_behind_a_release() {
 #[test]
 fn a_caller_that_lost_an_attempt_of_its_own_is_head_or_stands_behind_the_others() {
     let mut waiting = Waiting::new();
-    assert!(waiting.join_attempting(1), "it goes on from its attempt");
+    assert!(waiting.join_attempting(1, Instant::ORIGIN), "it goes on from its attempt");
     assert_eq!(waiting.clone().join(2, false, Instant::ORIGIN), Step::Wait, "one head");
     assert_eq!(waiting.lost(Refusal::Held, None, start(0.5)), first(1));
-    assert!(!waiting.join_attempting(2));
+    assert!(!waiting.join_attempting(2, Instant::ORIGIN));
     assert_eq!(waiting.callers().collect::<Vec<_>>(), [1, 2]);
     assert_eq!(waiting.leave(1, Instant::ORIGIN), first(2));
 }

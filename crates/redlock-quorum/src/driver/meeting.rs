@@ -16,7 +16,7 @@ use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::token::attempt::Defeat;
 use redlock_protocol::token::lifecycle::Loss;
 use redlock_protocol::waiting::leaving::{self, Known};
-use redlock_protocol::waiting::{Ask, QueueAnswer, Refusal};
+use redlock_protocol::waiting::{Ask, QueueAnswer, Refusal, Waiting};
 
 /// One in this many of such releases leaves the key free: for processes that wait at another
 /// master, and for those that cannot wait in a queue.
@@ -134,7 +134,7 @@ impl Driver {
             self.waiters.broken.works(&lock.key, vote.master);
         }
         if is_queue_error(&vote.answer) {
-            meeting.answer = Some(QueueAnswer::outside(vote.master));
+            meeting.answer = Some(QueueAnswer::failed(vote.master));
             meeting.has_failed = true;
             let key = lock.key.clone();
             return self.waiters.broken.failed(&key, vote.master, now);
@@ -217,6 +217,13 @@ impl Driver {
         }
     }
 
+    /// Whether the script on the queue has failed for this attempt, which shows that its master
+    /// answers.
+    pub(super) fn has_queue_failed(&self, id: LockId) -> bool {
+        let meeting = self.locks.get(id).and_then(|lock| lock.meeting.as_ref());
+        meeting.is_some_and(|meeting| meeting.has_failed)
+    }
+
     /// How an attempt was lost, for those that wait on.
     pub(super) fn refusal(&self, id: LockId, loss: &Loss) -> (Refusal, Option<QueueAnswer>) {
         let refusal = if loss.is_without_quorum { Refusal::NoQuorum } else { loss.refusal };
@@ -277,8 +284,10 @@ impl Driver {
         let run = self.keys.run(lock.key_use);
         let pause = run.and_then(|run| run.lease_ends(leases, held_for, self.fan_out, now));
         if let Some(pause) = pause {
-            let until = now.saturating_add(pause);
-            self.stand_back(&key, |waiting| waiting.stand_back_unqueued(until, now), now);
+            let fan_out = self.fan_out;
+            let stands_back =
+                |waiting: &mut Waiting<RequestId>| waiting.stand_back_unqueued(pause, fan_out, now);
+            self.stand_back(&key, stands_back, now);
         }
     }
 
@@ -342,8 +351,7 @@ impl Driver {
             .or_else(|| self.queue_of(&lock.key, now))
     }
 
-    /// Where contenders of the key meet: at a master whose queue has not failed again and again, if
-    /// there is one.
+    /// Where contenders of the key meet: at a master whose queue has not failed, if there is one.
     pub(super) fn meeting_point_of(&self, key: &Arc<[u8]>, now: Instant) -> Option<usize> {
         let avoided = self.waiters.broken.avoided(key, self.masters.len(), now);
         self.masters.meeting_point(key, avoided, now)

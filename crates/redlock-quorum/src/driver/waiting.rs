@@ -125,17 +125,17 @@ impl Driver {
         self.say_request(id, "wait in the queue");
         let queue = self.waiters.enter(&key);
         if let Some(asker) = asker {
-            self.begin_queue(queue, &key, asker);
+            self.begin_queue(queue, &key, asker, now);
         }
         let step = self.waiters.queues[queue].waiting.join(id, is_held_here, now);
         self.step(queue, step, now);
     }
 
     /// The caller that asks for the key is the head of those that wait for it from now on.
-    fn begin_queue(&mut self, queue: WaitingId, key: &[u8], asker: RequestId) {
+    fn begin_queue(&mut self, queue: WaitingId, key: &[u8], asker: RequestId, now: Instant) {
         self.keys.end_asking(key, asker);
         self.limit_waiting(asker);
-        self.waiters.queues[queue].waiting.join_attempting(asker);
+        self.waiters.queues[queue].waiting.join_attempting(asker, now);
     }
 
     /// An attempt was lost by a caller that goes on waiting. `told` is the answer of the meeting
@@ -155,7 +155,7 @@ impl Driver {
         let queue = self.waiters.enter(&key);
         if self.waiters.queues[queue].waiting.head() != Some(id) {
             self.limit_waiting(id);
-            if !self.waiters.queues[queue].waiting.join_attempting(id) {
+            if !self.waiters.queues[queue].waiting.join_attempting(id, now) {
                 // Others were first: it waits behind them.
                 return;
             }

@@ -18,7 +18,16 @@ fn reserved(ticket: Option<QueueTicket>) -> Answer {
 fn the_answer_of_a_queue_says_the_place_and_who_has_the_key() {
     let said = |rank, is_free, is_reserved_for_us| {
         let (others_wait, reserved_for) = (true, None);
-        Some(QueueAnswer { at: 2, rank, others_wait, is_free, is_reserved_for_us, reserved_for })
+        let has_failed = false;
+        Some(QueueAnswer {
+            at: 2,
+            rank,
+            others_wait,
+            is_free,
+            is_reserved_for_us,
+            reserved_for,
+            has_failed,
+        })
     };
     let for_another = |rank| {
         let reserved_for = Some(ms(50));

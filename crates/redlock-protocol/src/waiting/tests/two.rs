@@ -336,9 +336,15 @@ impl World {
         let is_reserved_for_us = self.meetings[at].key == Key::ReservedFor(id);
         let rank = rank.map(|rank| rank as u32);
         let others_wait = self.meetings[at].queue.iter().any(|one| *one != id);
-        let reserved_for = None;
-        let answer =
-            QueueAnswer { at, rank, others_wait, is_free, is_reserved_for_us, reserved_for };
+        let answer = QueueAnswer {
+            at,
+            rank,
+            others_wait,
+            is_free,
+            is_reserved_for_us,
+            reserved_for: None,
+            has_failed: false,
+        };
         let message = if asks { Message::QueueAnswer(answer) } else { Message::Placed(answer) };
         self.processes[id].inbox.push_back(message);
     }

@@ -53,15 +53,18 @@ pub(super) enum Place {
     BehindThoseThatAreGone,
     OursIsReserved,
     Full,
+    /// There is no place, because the script has failed.
+    Failed,
 }
 
 impl Place {
-    pub(super) const ALL: [Self; 5] = [
+    pub(super) const ALL: [Self; 6] = [
         Self::First,
         Self::Behind(2),
         Self::BehindThoseThatAreGone,
         Self::OursIsReserved,
         Self::Full,
+        Self::Failed,
     ];
 
     pub(super) fn answered(self, at: usize) -> QueueAnswer {
@@ -69,13 +72,13 @@ impl Place {
             Self::First => Some(0),
             Self::Behind(rank) => Some(rank),
             Self::BehindThoseThatAreGone => Some(7),
-            Self::OursIsReserved | Self::Full => None,
+            Self::OursIsReserved | Self::Full | Self::Failed => None,
         };
         let is_free = matches!(self, Self::BehindThoseThatAreGone);
         let is_reserved_for_us = matches!(self, Self::OursIsReserved);
         let others_wait = !matches!(self, Self::First);
-        let reserved_for = None;
-        QueueAnswer { at, rank, others_wait, is_free, is_reserved_for_us, reserved_for }
+        let (reserved_for, has_failed) = (None, matches!(self, Self::Failed));
+        QueueAnswer { at, rank, others_wait, is_free, is_reserved_for_us, reserved_for, has_failed }
     }
 }
 
@@ -229,7 +232,7 @@ impl World {
         let before = self.waiting.clone();
         let step = self.waiting.changed(at, self.moment());
         if before.head.is_watching(at) {
-            let is_pause = matches!(self.waiting.head, Head::Pausing { .. });
+            let is_pause = matches!(self.waiting.head, Head::Pausing { .. } | Head::Aside { .. });
             let asks = matches!(step, Step::Attempt(_, Ask::First));
             assert!(asks || is_pause, "{before:?} slept on: {:?}", self.waiting);
         } else {

@@ -83,7 +83,7 @@ impl Driver {
     /// The attempt was lost: it is released, and then it is tried again, or the caller is answered.
     pub(in crate::driver) fn lost(&mut self, id: LockId, loss: Loss, now: Instant) {
         let Some(request) = self.leave_attempt(id, now) else { return };
-        if let Some(silent) = loss.silent_first {
+        if let Some(silent) = loss.silent_first.filter(|_| !self.has_queue_failed(id)) {
             self.suspect(silent, now);
         }
         if let Some(fan_out) = loss.fan_out {

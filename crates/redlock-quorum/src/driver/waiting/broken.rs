@@ -10,8 +10,6 @@ use redlock_protocol::master_set::MasterSet;
 
 /// For how long a queue is not used after its script has failed; doubled with each failure in a row.
 const BROKEN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
-/// After so many failures in a row, contenders meet at another master.
-const MEETS_ELSEWHERE: u32 = 2;
 /// So many queues are remembered for that.
 const QUEUES_MAX: usize = 1_000;
 
@@ -47,28 +45,21 @@ impl BrokenQueues {
 
     /// Whether the queue of the key is not used at this master.
     pub(in crate::driver) fn has(&self, key: &Arc<[u8]>, master: usize, now: Instant) -> bool {
-        self.get(key, master, now).is_some()
+        if self.0.is_empty() {
+            return false;
+        }
+        let broken = self.0.get(&(key.clone(), master));
+        broken.is_some_and(|broken| now < broken.until)
     }
 
-    /// Of the `masters`, those at which the queue of the key has failed again and again.
+    /// Of the `masters`, those at which the queue of the key is not used.
     pub(in crate::driver) fn avoided(
         &self,
         key: &Arc<[u8]>,
         masters: usize,
         now: Instant,
     ) -> MasterSet {
-        let is_avoided = |master: &usize| {
-            let broken = self.get(key, *master, now);
-            broken.is_some_and(|broken| broken.failures >= MEETS_ELSEWHERE)
-        };
-        (0..masters).filter(is_avoided).collect()
-    }
-
-    fn get(&self, key: &Arc<[u8]>, master: usize, now: Instant) -> Option<&Broken> {
-        if self.0.is_empty() {
-            return None;
-        }
-        self.0.get(&(key.clone(), master)).filter(|broken| now < broken.until)
+        (0..masters).filter(|master| self.has(key, *master, now)).collect()
     }
 }
 
@@ -77,19 +68,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_queue_that_fails_is_left_alone_for_longer_each_time_and_avoided_from_the_second_on() {
+    fn a_queue_that_fails_is_left_alone_for_longer_each_time() {
         let (mut queues, key): (_, Arc<[u8]>) = (BrokenQueues::default(), Arc::from(*b"key"));
         let mut now = Instant::ORIGIN;
-        for (failures, lasts) in [1, 2, 4, 8, 16, 32, 60, 60].into_iter().enumerate() {
+        for lasts in [1, 2, 4, 8, 16, 32, 60, 60] {
             queues.failed(&key, 2, now);
             assert!(queues.has(&key, 2, now) && !queues.has(&key, 1, now));
-            let avoided = MasterSet::from_iter((failures > 0).then_some(2));
-            assert_eq!(queues.avoided(&key, 5, now), avoided);
+            assert_eq!(queues.avoided(&key, 5, now), MasterSet::from_iter([2]));
             now = now.saturating_add(Duration::from_secs(lasts));
             assert!(!queues.has(&key, 2, now), "after {lasts} s");
         }
         queues.works(&key, 2);
         queues.failed(&key, 2, now);
+        now = now.saturating_add(Duration::from_secs(1));
         assert!(queues.avoided(&key, 5, now).is_empty(), "failures in a row count");
     }
 }

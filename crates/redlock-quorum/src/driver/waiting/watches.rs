@@ -100,7 +100,7 @@ impl Driver {
         }
         let failed = is_queue_error(&vote.answer);
         let key = queue.key.clone();
-        let answer = answer.or_else(|| failed.then(|| QueueAnswer::outside(vote.master)));
+        let answer = answer.or_else(|| failed.then(|| QueueAnswer::failed(vote.master)));
         let step = queue.waiting.queued(vote.master, answer, moment);
         if failed {
             self.waiters.broken.failed(&key, vote.master, now);

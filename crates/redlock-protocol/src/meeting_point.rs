@@ -2,7 +2,7 @@
 
 /// The part of the weight [of a key](Self::of_key) that the process of a master contributes. It is
 /// computed once per process instead of once per key.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Weight(u64);
 
 impl Weight {

@@ -1,6 +1,7 @@
 //! The facts that a connection reads about its master.
 
 use redlock_core::admission::{Identity, MEMBERS, Millis, Nonce, Quarantine, Record, RunId};
+use redlock_core::{Facts, Role, Unread};
 
 /// The kind of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -75,7 +76,34 @@ impl Incarnation {
     }
 }
 
+impl MasterKind {
+    fn of(facts: &Facts) -> Self {
+        match (&facts.record, facts.role) {
+            _ if facts.is_cluster => Self::Cluster,
+            (_, Role::Replica) => Self::Replica,
+            (Err(Unread::Loading), _) => {
+                let uptime = facts.uptime.map_or(0, |uptime| uptime.as_millis());
+                Self::Loading { uptime: u64::try_from(uptime).unwrap_or(u64::MAX) }
+            }
+            (_, Role::Master) if facts.identity.is_none() => Self::Denied,
+            // A node without a namespace is asked for no record.
+            (Err(Unread::NotAsked) | Ok(_), Role::Master) => Self::Master,
+            (Err(_), Role::Master) => Self::Denied,
+            _ => Self::NotMaster,
+        }
+    }
+}
+
 impl MasterView {
+    /// Views the facts that a connection read. A server that does not report its TIME is taken to
+    /// show `time`.
+    pub fn of(facts: &Facts, members: Option<u32>, time: Millis) -> Self {
+        let identity = facts.identity.unwrap_or(Identity::of(RunId::new([0; 20])));
+        let record = facts.record.as_deref().cloned().unwrap_or_default();
+        let time = facts.time_us.map_or(time, |micros| micros / 1_000);
+        Self { role: MasterKind::of(facts), identity, time, record, members }
+    }
+
     pub(super) fn is_admitted(&self) -> bool {
         self.record.admits(self.identity) && self.is_complete()
     }

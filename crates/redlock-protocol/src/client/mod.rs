@@ -2,7 +2,8 @@
 //!
 //! A client consists of parts that do not know each other. Each has private fields, takes inputs
 //! with the current instant, and returns what must follow. In reading order: `ids` (the entries of
-//! a client, and how a vote names its request), `table`.
+//! a client, and how a vote names its request), `table`; `masters`.
 
 pub mod ids;
+pub mod masters;
 pub mod table;

@@ -15,12 +15,14 @@ use super::Driver;
 use super::command::Request;
 use super::hold::held_lock::HeldLock;
 use super::line::Outgoing;
-use super::masters::REVIVAL;
 use super::timers::Due;
 use crate::error::AcquireError;
 use crate::hold::votes;
 use crate::settings::InvalidRequest;
 use redlock_protocol::client::ids::RequestId;
+
+/// How long requests wait for connections that broke and are being made again.
+const REVIVAL: Duration = Duration::from_millis(50);
 
 /// Whether requests go out yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +46,7 @@ impl Driver {
         self.timers.enter(until, Due::Start);
         self.keep_fresh(now);
         self.masters.connect(until);
+        self.nodes.connect();
         self.resume_releases(now);
         self.resume_closing();
         self.consider_start();
@@ -171,7 +174,7 @@ impl Driver {
         if self.start != Start::Done || self.line.is_empty() {
             return false;
         }
-        let holds = self.awaits_admission();
+        let holds = self.masters.awaits_admission(|| self.clock.now());
         self.line.hold(holds);
         if !self.line.can_advance() {
             return false;
@@ -203,7 +206,7 @@ impl Driver {
     pub(super) fn fail(&self, request: Request, defeat: Defeat, answers: &[LastAnswer]) {
         self.observer.failed(&request, defeat, self.now());
         let resource = request.resource.clone();
-        let votes = votes(&self.masters.names, answers);
+        let votes = votes(&self.nodes.names, answers);
         let votes = match self.is_held_here(&request.key, votes.holder()) {
             true => votes.of_this_process(),
             false => votes,

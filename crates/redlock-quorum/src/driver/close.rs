@@ -95,7 +95,7 @@ impl Driver {
     /// release or nothing waits for it.
     pub(super) fn is_closed(&self) -> bool {
         self.closing.as_ref().is_some_and(|closing| {
-            let finishes = self.finishes_steps() && self.now() < closing.steps_until;
+            let finishes = self.masters.finishes_steps() && self.now() < closing.steps_until;
             !finishes && (closing.is_over || self.releases == 0)
         })
     }
@@ -123,7 +123,7 @@ impl Driver {
     }
 
     fn abandoned(&mut self, now: Instant) -> Vec<ForgottenKeys> {
-        let (names, masters) = (&self.masters.names, &self.masters);
+        let (names, masters) = (&self.nodes.names, &self.masters);
         let of = |(master, unacknowledged): (usize, &mut Unacknowledged)| {
             let Left { count, within, from_wake_up } = unacknowledged.abandoned(now)?;
             let from_wake_up = from_wake_up || masters.lacks_barrier(master);
@@ -133,7 +133,7 @@ impl Driver {
     }
 
     fn left_of(&self, lock: &Lock, now: Instant) -> Vec<UnreleasedKey> {
-        let names = &self.masters.names;
+        let names = &self.nodes.names;
         let key = |master: usize, left: Option<Duration>, expiry: Duration| UnreleasedKey {
             node: names[master].to_string(),
             resource: lock.resource.clone(),
@@ -188,7 +188,7 @@ impl Driver {
 
     /// The task that works on the driver has panicked: nothing of it can be relied on any more.
     pub(super) fn panicked(&mut self) -> Result<(), Unreleased> {
-        self.masters.disconnect(self.clock.now());
+        self.disconnect();
         self.lose_leases(LostReason::Panicked);
         self.finish()
     }
@@ -213,8 +213,8 @@ impl Driver {
         self.inspections.clear();
         self.release_callers();
         // Unanswered requests become unknown, and no caller gets that as an answer.
-        self.masters.disconnect(self.clock.now());
-        self.steps.park();
+        self.disconnect();
+        self.masters.park();
         self.inits.clear();
         self.reports.clear();
         self.read_signals();

@@ -1,6 +1,5 @@
 //! Held leases: extensions, keys that are given back to masters, and the deadline.
 
-mod doubt;
 mod hand_over;
 pub(crate) mod held_lock;
 
@@ -14,7 +13,6 @@ use redlock_protocol::token::lease::{Extend, Step};
 use redlock_protocol::token::lifecycle::{self, Answered, Asked, Event};
 use redlock_protocol::votes::answer::Judged;
 
-pub(super) use self::doubt::Doubt;
 use super::Driver;
 use super::command::ExtendReply;
 use super::draws::Draw;
@@ -29,7 +27,7 @@ use redlock_protocol::client::ids::{HoldId, LockId, Ticket};
 impl Driver {
     /// The keeper of a lease has something to do.
     pub(super) fn keep_due(&mut self, id: LockId, at: Instant, now: Instant) {
-        let (random, limit) = (self.draws.unit(Draw::Keep(id), now), self.masters.max_ttl);
+        let (random, limit) = (self.draws.unit(Draw::Keep(id), now), self.masters.max_ttl());
         let Some((lease, holder)) = self.held(id) else { return };
         if holder.scheduled != Some(at) {
             return;
@@ -124,7 +122,7 @@ impl Driver {
 
     /// The durations of an extension, by what the masters allow now.
     fn extended_timing(&mut self, id: LockId, ttl: Duration) -> Result<Timing, InvalidRequest> {
-        let timing = self.settings.timing(Some(ttl), self.masters.max_ttl)?;
+        let timing = self.settings.timing(Some(ttl), self.masters.max_ttl())?;
         if let Some((_, holder)) = self.held(id) {
             check_margin(&timing, holder.cell.stop_margin)?;
         }
@@ -224,20 +222,9 @@ impl Driver {
         }
     }
 
-    /// `master` may have lost its data. What it still has it confirms with the next extension.
-    pub(super) fn disown(&mut self, master: usize, now: Instant) {
-        let why = self.masters.cause(master, now);
-        self.each_lock(now, || Event::Disowned(master, why.clone()));
-    }
-
-    /// `master` votes, and did not before.
-    pub(super) fn confirm_copies(&mut self, master: usize, now: Instant) {
-        self.each_taken(now, || Event::Voting(master));
-    }
-
     /// Something has happened for which leases may ask masters. What nobody has taken is not
     /// extended.
-    fn each_taken(&mut self, now: Instant, event: impl Fn() -> Event<'static>) {
+    pub(super) fn each_taken(&mut self, now: Instant, event: impl Fn() -> Event<'static>) {
         for id in self.lock_ids(Lock::is_lease) {
             let acceptance = self.held(id).map(|(_, holder)| holder.cell.acceptance());
             if acceptance == Some(Acceptance::Accepted) {
@@ -318,7 +305,7 @@ impl Driver {
             Caller::Holds(holder) => {
                 self.leases -= 1;
                 self.lost_leases -= usize::from(holder.is_lost);
-                self.masters.set_holding(self.leases > 0);
+                self.set_holding();
                 Some(holder)
             }
             _ => None,

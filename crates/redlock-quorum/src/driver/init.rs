@@ -19,18 +19,18 @@ use std::time::Duration;
 use redlock_core::admission::{AdmissionOp, AdmissionReply, Millis, Names, Nonce, Score, SetId};
 use redlock_core::{Cause, FencingToken, Instant, Lists};
 use redlock_protocol::admission::{
-    Event, Incarnation, InitOptions, InitPlan, Listed, NoPlan, Scored, Settled, WritePass,
+    Incarnation, InitOptions, InitPlan, Listed, NoPlan, Scored, Settled, WritePass,
 };
 use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::quorum::quorum;
 
 use super::Driver;
 use super::command::InitReply;
-use super::convert::{floor_millis, to_millis, view_of};
 use super::timers::Due;
 use crate::init::{Init, InitError, InitNode, InitReport, is_checked};
 use crate::report::Standing;
 use redlock_protocol::client::ids::Asker;
+use redlock_protocol::client::masters::to_millis;
 
 /// How long masters that do not answer are waited for, and another `init` that may be at work.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -140,10 +140,10 @@ impl Driver {
     }
 
     fn read_scores(&mut self, now: Instant) {
-        let reachable = self.masters.admission.reachable();
+        let reachable = self.masters.admission().reachable();
         let number = self.init_phase(Phase::Reading(reachable.clone(), vec![]), now);
         for (master, incarnation) in &reachable {
-            self.masters.ask(
+            self.nodes.ask(
                 *master,
                 AdmissionOp::ReadScores(incarnation.run),
                 Asker::Init(number),
@@ -189,8 +189,7 @@ impl Driver {
                 let asked = place.map(|place| pending.swap_remove(place).1);
                 match (asked, said) {
                     (Some(asked), Ok(AdmissionReply::Scores { highest, facts })) => {
-                        let time = self.masters.admission.time(master, floor_millis(now));
-                        let facts = view_of(&facts, None, time);
+                        let facts = self.masters.view(master, &facts, None, now);
                         answers.push(Scored { master, asked, highest, facts });
                     }
                     (Some(_), Err(cause)) => self.masters.step_failed(master, &cause, now),
@@ -208,9 +207,7 @@ impl Driver {
                 }
                 match said {
                     Ok(AdmissionReply::Script(reply)) => {
-                        self.drop_step(master);
-                        self.masters.clear_step_failure(master);
-                        self.learn(master, Event::Script(reply), now);
+                        self.with_masters(now, |masters, cx| masters.ordered(master, reply, cx));
                     }
                     Ok(_) => {}
                     Err(cause) => self.masters.step_failed(master, &cause, now),
@@ -258,7 +255,7 @@ impl Driver {
     /// Plans the writes from all records that were read.
     fn plan_init(&mut self, now: Instant) {
         let (masters, own) = (self.masters.len(), self.settings.max_ttl);
-        let max_ttl_of = |master| self.masters.admission.max_ttl_of(master);
+        let max_ttl_of = |master| self.masters.admission().max_ttl_of(master);
         let was = (0..masters).map(|one| (self.standing(one, now).0, max_ttl_of(one))).collect();
         let nonces: Vec<Nonce> = (0..masters).map(|_| Nonce(rand::random())).collect();
         // The default counts only where no record has one.
@@ -277,15 +274,11 @@ impl Driver {
         let (again, far_floor) = (call.options.again, call.options.far_floor);
         let options = InitOptions { again, floor, far_floor, max_ttl, lower };
         let is_whole = answers.len() == masters;
-        let millis = floor_millis(now);
         let listed = Listed {
-            names: Names::new(self.masters.names.iter().cloned()),
+            names: Names::new(self.nodes.names.iter().cloned()),
             fresh: SetId(rand::random()),
         };
-        let plan = self
-            .masters
-            .admission
-            .plan_init(options, &listed, answers, &nonces, &call.ours, millis);
+        let plan = self.masters.plan_init(options, &listed, answers, &nonces, &call.ours, now);
         call.was.get_or_insert(was);
         let waits = call.patience > now;
         let checks = is_checked && call.patience.saturating_add(PATIENCE) > now;
@@ -294,7 +287,7 @@ impl Driver {
             Err(NoPlan::Unread { may_come, .. }) if may_come || checks => self.pause_init(now),
             Err(NoPlan::Unread { .. }) if is_checked => self.end_init(refused, now),
             Err(NoPlan::Unread { masters, .. }) => {
-                let name = |master: usize| self.masters.names[master].clone();
+                let name = |master: usize| self.nodes.names[master].clone();
                 let unread = masters.into_iter().map(name).collect();
                 self.end_init(|nodes| Err(InitError::Unread { unread, nodes }), now);
             }
@@ -334,7 +327,7 @@ impl Driver {
             }));
         }
         for (master, order) in orders {
-            self.masters.ask(master, order, Asker::Init(number), now);
+            self.nodes.ask(master, order, Asker::Init(number), now);
         }
         if pending.is_empty() {
             self.written(now);
@@ -365,7 +358,7 @@ impl Driver {
         let nodes = (0..self.masters.len()).map(|master| self.init_node(&call, master, now));
         let floor = call.floor.and_then(FencingToken::new);
         let nodes = nodes.collect();
-        let set = self.masters.admission.common_set().cloned();
+        let set = self.masters.common_set().cloned();
         let outcome = outcome(nodes).map(|nodes| InitReport { nodes, floor, set });
         // A caller that has stopped waiting does not need to know.
         let _ = call.reply.send(outcome);
@@ -375,10 +368,10 @@ impl Driver {
     fn init_node(&self, call: &Call, master: usize, now: Instant) -> InitNode {
         let (now_is, cause) = self.standing(master, now);
         let facts = self.masters.facts(master);
-        let max_ttl = self.masters.admission.max_ttl_of(master);
+        let max_ttl = self.masters.admission().max_ttl_of(master);
         let (was, former) = call.was.as_ref().map_or((now_is, max_ttl), |was| was[master]);
         InitNode {
-            node: self.masters.names[master].clone(),
+            node: self.nodes.names[master].clone(),
             was,
             now: now_is,
             cause,

@@ -139,7 +139,7 @@ impl Driver {
     ) {
         let Some(question) = self.inspections.get_mut(id) else { return };
         if let Verdict::Held { ttl: Some(ttl), .. } = vote.answer.verdict
-            && ttl > self.settings.expiry_max(self.masters.max_ttl)
+            && ttl > self.settings.expiry_max(self.masters.max_ttl())
         {
             self.observer.weakness(vote.master, LIVES_TOO_LONG, now);
         }
@@ -227,18 +227,18 @@ impl Driver {
         match question.asker {
             Asker::Status(reply) => {
                 let answers = question.inspection.into_answers();
-                let mut nodes = votes(&self.masters.names, &answers).into_vec();
+                let mut nodes = votes(&self.nodes.names, &answers).into_vec();
                 for (master, node) in nodes.iter_mut().enumerate() {
                     node.tracks = self.masters.tracks(master);
                     self.annotate(master, node, now);
                 }
                 // A caller that has stopped waiting does not need to know.
-                let set = self.masters.admission.common_set().cloned();
+                let set = self.masters.common_set().cloned();
                 let _ = reply.send(Status { set, ..Status::new(nodes) });
             }
             Asker::Waiters(reply, most) => drop(reply.send(most)),
             Asker::Mark(reply, answers) => {
-                let votes = votes(&self.masters.names, &question.inspection.into_answers());
+                let votes = votes(&self.nodes.names, &question.inspection.into_answers());
                 let _ = reply.send(MarkVotes { votes, answers });
             }
             Asker::Failure(requests, defeat) => {

@@ -3,21 +3,17 @@
 //! It is one task of the library's own. It reads commands and signals from the mailbox, hands each
 //! to the machine that it concerns, and carries out the step that comes back. In reading order:
 //! `mailbox` (its input), `command`; `lock` (one token, its machine and its caller),
-//! `due`; `runtimes` (the runtime that runs it) and `task`; `masters` (connections); `acquire`
+//! `due`; `runtimes` (the runtime that runs it) and `task`; `acquire`
 //! (from a request to a lease, with its attempts and ballots), `hold` (extending what is held),
 //! `release`, `inspect`; `waiting` and `keys` (the state of each key), `meeting` (the queue that
-//! processes share); `voting` (whose answers count), `admission` (masters that do not vote),
-//! `freshness` (all that are connected, read again), `init`, `report`, `close` (the end).
+//! processes share); `nodes` and `masters` (what masters are asked, and what follows from it), `init`, `report`, `close` (the end).
 
 mod acquire;
-mod admission;
 mod close;
 pub(crate) mod command;
-mod convert;
 mod doorbell;
 mod draws;
 mod due;
-mod freshness;
 pub(crate) mod hold;
 mod init;
 mod inspect;
@@ -27,6 +23,7 @@ mod lock;
 pub(crate) mod mailbox;
 mod masters;
 mod meeting;
+mod nodes;
 mod observe;
 mod release;
 pub(crate) mod reply;
@@ -35,7 +32,6 @@ pub(crate) mod runtimes;
 pub(crate) mod slot;
 mod task;
 mod timers;
-mod voting;
 mod waiting;
 
 /// The primitives of the doorbell. Its model compiles it with other types of the same names.
@@ -49,11 +45,11 @@ use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use redlock_core::{Clock, Instant, Node, NodeEvent, Op, QueueTicket, Vote};
+use redlock_core::admission::Names;
+use redlock_core::{Answer, Clock, Instant, Node, Op, QueueTicket, Vote};
 use redlock_protocol::client::table::Table;
 
 use self::acquire::Start;
-use self::admission::Steps;
 use self::close::Closing;
 use self::command::{Command, Request};
 use self::draws::{Draw, Draws};
@@ -63,7 +59,8 @@ use self::keys::Keys;
 use self::line::Line;
 use self::lock::Lock;
 use self::mailbox::{Mailbox, Signal, Signals};
-use self::masters::{Masters, News};
+use self::masters::terms;
+use self::nodes::Nodes;
 use self::observe::Observer;
 use self::release::unacknowledged::Unacknowledged;
 use self::report::Reports;
@@ -72,8 +69,8 @@ use self::timers::Timers;
 use self::waiting::Waiters;
 use crate::counters::Counters;
 use crate::settings::Settings;
-use redlock_protocol::ballot::chooser::Chooser;
 use redlock_protocol::client::ids::{InspectionId, LockId, RequestId, Ticket};
+use redlock_protocol::client::masters::{Masters, News};
 use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::token::lifecycle::{Answered, Asked};
 use redlock_protocol::votes::answer::{Counts, Judged};
@@ -89,6 +86,7 @@ pub(crate) struct Driver {
     slot: Weak<Slot>,
     settings: Settings,
     draws: Draws,
+    nodes: Nodes,
     masters: Masters,
     requests: Table<RequestId, Request>,
     locks: Table<LockId, Lock>,
@@ -105,8 +103,6 @@ pub(crate) struct Driver {
     driven_first: u32,
     /// How long a vote takes at present.
     fan_out: Duration,
-    /// The choice of the next ballot.
-    ballots: Chooser,
     timers: Timers,
     unacknowledged: Vec<Unacknowledged>,
     /// How many locks are in each of these stages.
@@ -116,8 +112,6 @@ pub(crate) struct Driver {
     lost_leases: usize,
     observer: Observer,
     start: Start,
-    /// The steps towards the admission of masters that do not vote.
-    steps: Steps,
     inits: Inits,
     reports: Reports,
     closing: Option<Closing>,
@@ -128,6 +122,7 @@ pub(crate) struct Driver {
     // Buffers that are used again.
     commands: Vec<Command>,
     signals: Signals,
+    news: Vec<News>,
 }
 
 /// The assumed duration of a vote before one was measured.
@@ -145,7 +140,9 @@ pub(crate) struct Setup {
 
 impl Driver {
     fn new(setup: Setup, mailbox: Arc<Mailbox>, slot: Weak<Slot>) -> Self {
-        let masters = Masters::new(setup.nodes, &setup.settings, mailbox.clone());
+        let nodes = Nodes::new(setup.nodes, mailbox.clone());
+        let terms = terms(&setup.settings, Names::new(nodes.names.iter().cloned()));
+        let masters = Masters::new(terms);
         let draws = Draws::new(setup.seed);
         let ticket = draws.number(Draw::QueueTicket, Instant::ORIGIN);
         Self {
@@ -156,12 +153,11 @@ impl Driver {
             mailbox,
             slot,
             settings: setup.settings,
-            steps: Steps::new(masters.len()),
-            ballots: Chooser::new(masters.len()),
             inits: Inits::default(),
             reports: Reports::default(),
             unacknowledged: (0..masters.len()).map(|_| Unacknowledged::default()).collect(),
-            observer: Observer::new(setup.counters, masters.names.clone()),
+            observer: Observer::new(setup.counters, nodes.names.clone()),
+            nodes,
             masters,
             requests: Table::default(),
             locks: Table::default(),
@@ -181,6 +177,7 @@ impl Driver {
             early: Vec::new(),
             commands: Vec::new(),
             signals: Signals::default(),
+            news: Vec::new(),
         }
     }
 
@@ -203,7 +200,7 @@ impl Driver {
         self.read_commands();
         self.read_signals();
         self.fire_timers(seen);
-        self.masters.hand_over();
+        self.nodes.hand_over();
         self.publish_numbers();
         if self.is_closed() {
             return Poll::Ready(());
@@ -305,9 +302,29 @@ impl Driver {
     /// Sends a request to these masters. The votes of those that are not asked come back at once,
     /// and are counted here.
     fn send(&mut self, op: &Op, masters: MasterSet, ticket: Ticket, now: Instant) {
-        for vote in self.masters.send(op, masters, ticket, now) {
+        for vote in self.submit(op, masters, ticket, now) {
             self.vote(&vote);
         }
+    }
+
+    /// Has the same request handed to each of `masters`, with all that is sent to it in one turn,
+    /// also to those that do not vote. Those that keep no lock of ours are not asked: their votes
+    /// come back, to be counted like those of the others.
+    fn submit(&mut self, op: &Op, masters: MasterSet, ticket: Ticket, now: Instant) -> Vec<Vote> {
+        // A held lease is extended and released whatever the recorded sets are.
+        let is_attempt = matches!(ticket, Ticket::Attempt(_));
+        let open = if is_attempt { self.masters.open() } else { self.masters.voting() };
+        let mut unsent = Vec::new();
+        for master in masters.iter() {
+            if !open.contains(master)
+                && let Some(cause) = self.masters.obstacle(master, is_attempt, now)
+            {
+                unsent.push(Vote::new(master, ticket.pack(), now, Answer::unsent(cause)));
+                continue;
+            }
+            self.nodes.submit(master, op.clone(), ticket, now);
+        }
+        unsent
     }
 
     fn vote(&mut self, vote: &Vote) {
@@ -341,44 +358,15 @@ impl Driver {
         }
     }
 
-    fn event(&mut self, master: usize, event: NodeEvent) {
-        let now = self.now();
-        let (news, changed) = self.masters.event(master, event, now, &mut self.observer);
-        if matches!(news, News::Up | News::Restarted | News::Ended | News::Down) {
-            self.drop_step(master);
-        }
-        if matches!(news, News::Up | News::Restarted) {
-            self.learn_facts(master, now);
-        }
-        if matches!(news, News::Restarted | News::Ended) {
-            self.process_ended(master, now);
-        }
-        self.admission_changed(changed, now);
-        match news {
-            // The only frequent event: it does not concern the state of the master.
-            News::KeyChanged(key) => return self.key_changed(master, &key, now),
-            News::Called(call, key) => return self.called(master, call, &key, now),
-            News::NoQueue => return self.lost_sight(master, now),
-            News::None => {}
-            News::Up | News::Restarted if self.masters.admission.is_foreign(master) => {}
-            News::Up | News::Restarted => self.reached(master, now),
-            News::Ended | News::Down => self.lost_sight(master, now),
-            News::DataLost => self.data_lost(master, now),
-        }
-        self.advance_admission(now);
-        self.consider_start();
-        self.consider_init(now);
-    }
-
     /// Polls the links that were woken, and no others. After each the votes that it has read are
     /// counted, so that a caller is woken as early as its deciding reply is there.
     fn drive_links(&mut self) {
-        self.masters.hand_over();
+        self.nodes.hand_over();
         let woken = self.mailbox.take_links();
         let first = std::mem::take(&mut self.driven_first);
         for links in [woken & first, woken & !first] {
             for master in (0..self.masters.len()).filter(|master| links & 1 << master != 0) {
-                self.masters.drive(master);
+                self.nodes.drive(master);
                 self.read_signals();
             }
         }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redlock_core::{Cause, Instant, Lists, Token, Verdict, Vote};
+use redlock_protocol::client::masters::Weakness;
 use redlock_protocol::client::table::Id;
 use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::throttle::Throttle;
@@ -49,20 +50,28 @@ enum Warning {
     Lost(LostReason),
 }
 
-/// A master is admitted with ballots that rest on the masters' clocks, because too few others could
-/// be asked.
-pub(super) const FLOOR_BY_CLOCK: &str = "could not read ballots from enough admitted masters; \
-    this master's fencing tokens continue from the masters' clocks";
 /// A key has a longer expiry than this namespace allows: some client has another `max_ttl`, and a
 /// quarantine may end before its lock does.
 pub(super) const LIVES_TOO_LONG: &str =
     "found a lock that outlives max_ttl; its client uses a different max_ttl";
-/// A broken connection cannot be ended at the server.
-pub(super) const LACKS_BARRIER: &str = "CLIENT KILL ID is denied: a request sent on a broken \
-    connection may run late and leave a key until it expires";
-/// The server does not report changes of keys.
-pub(super) const NO_PUSHES: &str = "the server does not report key changes (older than 6.0, \
-    behind a proxy, or no permission for CLIENT TRACKING): it cannot wake waiting clients";
+
+/// Returns the text about a weakness of a server.
+pub(super) fn weakness(weakness: Weakness) -> &'static str {
+    match weakness {
+        Weakness::FloorByClock => {
+            "could not read ballots from enough admitted masters; this master's fencing tokens \
+                continue from the masters' clocks"
+        }
+        Weakness::NoBarrier => {
+            "CLIENT KILL ID is denied: a request sent on a broken connection may run late and \
+                leave a key until it expires"
+        }
+        Weakness::NoPushes => {
+            "the server does not report key changes (older than 6.0, behind a proxy, or no \
+                permission for CLIENT TRACKING): it cannot wake waiting clients"
+        }
+    }
+}
 
 /// A name of an entry for the log.
 pub(super) fn number(id: impl Id) -> u64 {
@@ -348,7 +357,7 @@ impl Driver {
             && let Some(head) = self.waiters.head(id)
             && let Some(Request { resource, .. }) = self.requests.get(head)
         {
-            let node = &self.masters.names[master];
+            let node = &self.nodes.names[master];
             log(|| trace!(%resource, request = number(head), %node, "{what}"));
         }
     }
@@ -373,7 +382,7 @@ impl Driver {
             Ticket::Inspection(_) | Ticket::Admission(_) => return,
         };
         if let Some(Lock { resource, token, .. }) = self.locks.get(id) {
-            let (node, verdict) = (&self.masters.names[vote.master], &vote.answer.verdict);
+            let (node, verdict) = (&self.nodes.names[vote.master], &vote.answer.verdict);
             let latency = now.saturating_since(vote.sent_at);
             log(|| trace!(%resource, %token, %node, to, %verdict, ?latency, "vote"));
         }

@@ -91,7 +91,7 @@ impl Driver {
 
     /// The longest expiry of a key that any client may have set, by the records that were read.
     fn longest_expiry(&self) -> Duration {
-        self.settings.expiry_max(Duration::from_millis(self.masters.admission.longest_ttl()))
+        self.settings.expiry_max(Duration::from_millis(self.masters.admission().longest_ttl()))
     }
 
     /// A token has left its attempt or its lease, or its release is to be sent once more.
@@ -222,7 +222,7 @@ impl Driver {
         let Some(lock) = self.locks.get(id) else { return };
         let (Lock { resource, .. }, Some(release)) = (lock, lock.machine.release()) else { return };
         let (resource, votes) =
-            (|| resource.clone(), || votes(&self.masters.names, release.answers()));
+            (|| resource.clone(), || votes(&self.nodes.names, release.answers()));
         let outcome = match release.outcome() {
             Some(Released::Done) => Ok(()),
             Some(Released::NotOurs) => {

@@ -52,7 +52,7 @@ impl Driver {
         let said = vec![None; masters];
         self.reports.open.push(Report { number, reply, pending, said });
         for master in pending.iter() {
-            self.masters.ask(master, AdmissionOp::ReadFacts, Asker::Report(number), now);
+            self.nodes.ask(master, AdmissionOp::ReadFacts, Asker::Report(number), now);
         }
         let until = now.saturating_add(self.settings.order_timeout());
         self.timers.enter(until, Due::Report(number));
@@ -89,7 +89,7 @@ impl Driver {
         let nodes = said.iter().enumerate().map(|(master, said)| {
             let known = said.as_ref().map(|said| said.standing.clone());
             let (standing, cause) = known.unwrap_or_else(|| self.standing_for_locks(master, now));
-            let node = self.masters.names[master].clone();
+            let node = self.nodes.names[master].clone();
             let server = said.as_ref().map(|said| server(said, median));
             NodeReport { node, standing, cause, server }
         });

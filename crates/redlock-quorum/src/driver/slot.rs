@@ -184,7 +184,7 @@ impl Slot {
     /// The driver is done.
     pub(super) fn conclude(&self, driver: Box<Driver>) {
         let finished = self.work(driver, |driver| {
-            driver.masters.disconnect(driver.clock.now());
+            driver.disconnect();
             driver.finish()
         });
         if let Some((_, outcome)) = finished {

@@ -40,14 +40,8 @@ pub(super) enum Due {
     Unacknowledged(usize),
     /// The time of the first connections is over.
     Start,
-    /// There is something to do about a master that does not vote.
-    Admission(usize),
-    /// The time of the step with this number towards the admission of a master is over.
-    Step(usize, u32),
-    /// It was to be proven by now that the data of a master is there.
-    Doubt(usize),
-    /// Leases may be extended at this master again because it reports that its data may be gone.
-    Recheck(usize),
+    /// There is something to do about a master.
+    Master(usize),
     /// The time for which something waited is over; the turn finds out what.
     Wake,
     /// The time of a call of `init`, or of its next read, is over.
@@ -76,6 +70,9 @@ pub(super) struct Timers {
     /// With so many entries the stale ones are taken out.
     full: usize,
 }
+
+/// A driver that is late by so much was not run.
+pub(super) const IDLE_MIN: Duration = Duration::from_millis(500);
 
 /// The delays in use at one time: attempts and releases, keepers, requests that stand in line.
 const LANES: usize = 4;

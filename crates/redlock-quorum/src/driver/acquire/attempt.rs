@@ -93,7 +93,7 @@ impl Driver {
             self.left_waiting(id, &key, now);
             return false;
         }
-        let limit = self.masters.max_ttl;
+        let limit = self.masters.max_ttl();
         let checked = self.settings.timing(request.ttl, limit).and_then(|timing| {
             check_margin(&timing, request.options.stop_margin)?;
             Ok(timing)
@@ -124,8 +124,9 @@ impl Driver {
         let copies = self.masters.copies_only(asked);
         let Some(lock) = self.locks.get(id) else { return };
         let mut unsent = Vec::new();
-        for (op, masters) in lock.attempt_ops(asked, copies, ballot).into_iter().flatten() {
-            unsent.extend(self.masters.send(&op, masters, Ticket::Attempt(id), now));
+        let ops = lock.attempt_ops(asked, copies, ballot);
+        for (op, masters) in ops.into_iter().flatten() {
+            unsent.extend(self.submit(&op, masters, Ticket::Attempt(id), now));
         }
         if !copies.is_empty() {
             let why = |master| (master, self.masters.cause(master, now));

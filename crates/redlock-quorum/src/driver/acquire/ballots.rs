@@ -18,7 +18,7 @@ impl Driver {
         margin: Duration,
         now: Instant,
     ) -> Option<Ballot> {
-        let ballot = self.ballots.next(member, margin, now);
+        let ballot = self.masters.next_ballot(member, margin, now);
         self.observer.counters.ballots.add(u64::from(ballot.is_some()));
         ballot
     }
@@ -68,23 +68,6 @@ impl Driver {
         self.send(&op, masters, Ticket::Score(id), now);
     }
 
-    /// Takes in the facts of a master: its TIME, and the score from which its members start.
-    pub(in crate::driver) fn learn_facts(&mut self, master: usize, now: Instant) {
-        let Some(facts) = self.masters.facts(master) else { return };
-        let (time, floor) = (facts.time_us, facts.record.as_ref().ok().and_then(|one| one.floor));
-        if let Some(time) = time {
-            self.ballots.learn_clock(master, time, now);
-        }
-        self.learn_floor(floor, now);
-    }
-
-    /// A master was admitted with this score for all members.
-    pub(in crate::driver) fn learn_floor(&mut self, floor: Option<u64>, now: Instant) {
-        if let Some(floor) = floor {
-            self.ballots.saw_floor(floor, now);
-        }
-    }
-
     /// The score in an answer to what was asked for a lock. Masters whose score is not followed get
     /// no further ballot: they would refuse one after the other.
     pub(in crate::driver) fn learn_score(&mut self, vote: &Vote) {
@@ -97,9 +80,9 @@ impl Driver {
         let member = lock.member;
         let is_attempt = lock.is_attempt();
         let first = if is_attempt { lock.due.saturating_sub(lock.node_timeout) } else { now };
-        self.ballots.saw(member, vote.master, score, (first, now));
+        self.masters.saw_score(member, vote.master, score, (first, now));
         if is_attempt {
-            self.happens(id, Event::Refusing(self.ballots.refusing(member)), now);
+            self.happens(id, Event::Refusing(self.masters.refusing(member)), now);
         }
     }
 }

@@ -37,7 +37,7 @@ impl Driver {
         lock.caller = Caller::Holds(Holder::new(cell.clone()));
         let is_resumed = lock.machine.is_resumed();
         self.leases += 1;
-        self.masters.set_holding(true);
+        self.set_holding();
         self.schedule(id);
         if !self.deliver(id, request, cell, is_resumed) {
             self.happens(id, Event::Untaken, now);
@@ -51,7 +51,7 @@ impl Driver {
             lock.resource.clone(),
             lock.token.clone(),
             self.clock.clone(),
-            self.masters.names.clone(),
+            self.nodes.names.clone(),
             lock.machine.lease()?,
             fence,
         ))
@@ -180,7 +180,7 @@ mod tests {
         let mut driver = slot.enter(&mut slot.state(), None).expect("nothing works on it");
         let (now, resource) = (driver.now(), Resource::from("orders:42"));
         let member = Member::of(resource.as_bytes());
-        let timing = driver.settings.timing(None, driver.masters.max_ttl).unwrap();
+        let timing = driver.settings.timing(None, driver.masters.max_ttl()).unwrap();
         let attempt = Attempt::new(3, Origin::Acquired, timing, HoldOptions::default(), now);
         let id = driver.locks.insert(Lock {
             key: resource.key(b""),

@@ -56,7 +56,7 @@ impl Driver {
         let (Some(lease), Caller::Holds(holder)) = (lock.machine.lease(), &lock.caller) else {
             return false;
         };
-        let timing = self.settings.timing(request.ttl, self.masters.max_ttl);
+        let timing = self.settings.timing(request.ttl, self.masters.max_ttl());
         let label = request.label.as_ref().map(|label| label.as_str());
         timing.is_ok_and(|timing| timing == lease.timing())
             && label == lock.token.label()

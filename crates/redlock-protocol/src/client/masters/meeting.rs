@@ -1,0 +1,47 @@
+//! The meeting point of each key.
+
+use redlock_core::Instant;
+
+use super::link::State;
+use super::{Context, Masters, News};
+use crate::master_set::MasterSet;
+
+impl Masters {
+    /// Returns the meeting point of a key: of the masters that are connected, vote, report changes
+    /// and were not slow a moment ago, the one with the largest hash, and one of the `avoided` only
+    /// if there is no other. Contenders that see other masters choose another one, which costs them
+    /// only time.
+    pub fn meeting_point(&self, key: &[u8], avoided: MasterSet, now: Instant) -> Option<usize> {
+        let weight = |master: usize| self.links[master].weight.of_key(key);
+        let preferred = |master: &usize| (!avoided.contains(*master), weight(*master));
+        (0..self.len()).filter(|master| self.may_meet(*master, now)).max_by_key(preferred)
+    }
+
+    /// Returns `true` if contenders may meet at `master`.
+    pub fn may_meet(&self, master: usize, now: Instant) -> bool {
+        let link = &self.links[master];
+        link.state == State::Up
+            && link.facts.as_ref().is_some_and(|facts| facts.tracks)
+            && link.suspect_until <= now
+            && self.open().contains(master)
+    }
+
+    /// Returns `true` if those that wait at `master` do so in a queue.
+    pub fn has_queue(&self, master: usize) -> bool {
+        let facts = self.links[master].facts.as_ref();
+        self.terms.wants_queue && facts.is_some_and(|facts| facts.no_queue.is_none())
+    }
+
+    /// Records that the server denies something that a queue needs: no queue is used there.
+    pub(super) fn forbid_queue(&mut self, master: usize, why: String, cx: &mut Context<'_>) {
+        if let Some(facts) = &mut self.links[master].facts {
+            cx.news.push(News::NoQueue(master, why.clone()));
+            facts.no_queue = Some(why);
+        }
+    }
+
+    /// Records that `master` was slow to answer: until then it is no meeting point.
+    pub fn suspect(&mut self, master: usize, until: Instant) {
+        self.links[master].suspect_until = until;
+    }
+}

@@ -1,0 +1,29 @@
+//! Instants as milliseconds, in which records and TIME are.
+
+use std::time::Duration;
+
+use redlock_core::Instant;
+use redlock_core::admission::Millis;
+
+const NANOS: u64 = 1_000_000;
+
+/// Rounds the instant of a judgement down. What has lasted this long has lasted a part of a
+/// millisecond more.
+pub(super) fn floor_millis(now: Instant) -> Millis {
+    now.as_nanos() / NANOS
+}
+
+/// Rounds the instant of an event up.
+pub(super) fn ceil_millis(now: Instant) -> Millis {
+    now.as_nanos().div_ceil(NANOS)
+}
+
+/// Returns the instant at which something is due.
+pub(super) fn instant(at: Millis) -> Instant {
+    Instant::from_nanos(at.saturating_mul(NANOS))
+}
+
+/// Returns the whole milliseconds of a duration.
+pub fn to_millis(time: Duration) -> Millis {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

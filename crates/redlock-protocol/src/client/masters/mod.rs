@@ -1,0 +1,269 @@
+//! `Masters`: what one client knows of each master, and which masters vote.
+//!
+//! It holds the state of connections, the admission of masters with the steps under way, doubts
+//! about their data, their clocks and scores, and the choice of meeting points. It knows nothing of
+//! locks, callers and keys. What must follow elsewhere is appended to [`News`], in order.
+//!
+//! In reading order: `link` (one master), `news`; `events` (what happens to connections), `voting`
+//! (whose answers are valid), `steps` (towards admission), `gate` (attempts that wait for steps),
+//! `doubt` (a master that reports that its data may be gone), `freshness`, `ballots`, `meeting`.
+
+mod ballots;
+mod doubt;
+mod events;
+mod freshness;
+mod gate;
+mod link;
+mod meeting;
+mod millis;
+mod news;
+mod steps;
+mod voting;
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use redlock_core::admission::{MAX_TTL_MAX, Names, Nonce, RecordedSet};
+use redlock_core::{Cause, Facts, Instant, Verdict};
+
+pub use self::freshness::FRESH_FOR;
+use self::gate::Gate;
+use self::link::{Link, State};
+use self::millis::floor_millis;
+pub use self::millis::to_millis;
+pub use self::news::{News, Weakness};
+use self::steps::Steps;
+use crate::admission::Admission;
+use crate::ballot::chooser::Chooser;
+use crate::incarnations::Incarnations;
+use crate::inspection::is_incurable;
+use crate::master_set::MasterSet;
+use crate::quorum::quorum;
+
+/// All masters of one client.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Masters {
+    terms: Terms,
+    links: Vec<Link>,
+    /// Decides with `incarnations` which masters vote.
+    admission: Admission,
+    incarnations: Incarnations,
+    /// The masters that vote.
+    voting: MasterSet,
+    /// The masters that get no requests for new locks, because their recorded set does not fit the
+    /// list of this client.
+    misfits: MasterSet,
+    /// The first master whose recorded set shows that a change of the list may be under way.
+    changing: Option<usize>,
+    /// The longest usable TTL: the smallest that masters record, or ours if none records one. Only
+    /// the general limit applies before a record was read.
+    max_ttl: Duration,
+    /// Until when first connections may be made.
+    connecting_until: Instant,
+    /// A lease is held. It may lack a copy on each master that is down.
+    is_holding: bool,
+    /// The handle was asked for a lock.
+    is_asked: bool,
+    gate: Gate,
+    steps: Vec<Steps>,
+    ballots: Chooser,
+}
+
+/// The settings of a client that concern its masters.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Terms {
+    /// The masters, in the order of the list.
+    pub names: Names,
+    /// Whether locks have fencing tokens.
+    pub fencing: bool,
+    /// Whether a master that may have lost its data must end a quarantine.
+    pub has_quarantine: bool,
+    /// Whether callers that wait use shared queues.
+    pub wants_queue: bool,
+    /// The largest TTL while no master records another one.
+    pub max_ttl: Duration,
+    /// Whether an operator set `max_ttl`, so that it is not the default.
+    pub is_max_ttl_given: bool,
+    /// How long after sending a script of admission may act.
+    pub act_within: Duration,
+    /// How long a master has to answer a request about its admission.
+    pub order_timeout: Duration,
+    /// How long a master has to answer another request.
+    pub node_timeout: Duration,
+    /// How long attempts wait for steps under way.
+    pub connect_timeout: Duration,
+}
+
+/// What accompanies an input: the current instant, and the place for what must follow.
+#[derive(Debug)]
+pub struct Context<'a> {
+    /// The current instant.
+    pub now: Instant,
+    /// What must follow elsewhere, in order.
+    pub news: &'a mut Vec<News>,
+    /// Draws the name of a quarantine. Two clients must never draw the same one.
+    pub nonce: fn() -> Nonce,
+}
+
+/// How often a master that does not vote is probed.
+const PROBE_EVERY: Duration = Duration::from_secs(1);
+
+impl Masters {
+    /// Creates the state before the first connections.
+    pub fn new(terms: Terms) -> Self {
+        let masters = terms.names.iter().count();
+        let max_ttl = if terms.has_quarantine { MAX_TTL_MAX } else { terms.max_ttl };
+        Self {
+            links: vec![Link::new(); masters],
+            admission: admission(masters, &terms),
+            incarnations: Incarnations::new(masters),
+            voting: MasterSet::EMPTY,
+            misfits: MasterSet::EMPTY,
+            changing: None,
+            max_ttl,
+            connecting_until: Instant::ORIGIN,
+            is_holding: false,
+            is_asked: false,
+            gate: Gate::default(),
+            steps: vec![Steps::default(); masters],
+            ballots: Chooser::new(masters),
+            terms,
+        }
+    }
+
+    /// Returns the number of masters.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.links.len()
+    }
+
+    /// Returns `true` if there are no masters.
+    pub fn is_empty(&self) -> bool {
+        self.links.is_empty()
+    }
+
+    /// Returns the longest usable TTL.
+    #[inline]
+    pub fn max_ttl(&self) -> Duration {
+        self.max_ttl
+    }
+
+    /// Returns what is known of the admission of all masters.
+    pub fn admission(&self) -> &Admission {
+        &self.admission
+    }
+
+    /// Returns the recorded set that a quorum of masters agrees on, if any.
+    pub fn common_set(&self) -> Option<&RecordedSet> {
+        self.admission.common_set()
+    }
+
+    /// Returns TIME of a master by its last report, in milliseconds.
+    pub fn time(&self, master: usize, now: Instant) -> u64 {
+        self.admission.time(master, floor_millis(now))
+    }
+
+    /// Returns the facts of the server on the present connection.
+    pub fn facts(&self, master: usize) -> Option<&Facts> {
+        self.links[master].facts.as_ref()
+    }
+
+    /// Returns `true` if there is a connection to `master`.
+    pub fn is_up(&self, master: usize) -> bool {
+        self.links[master].state == State::Up
+    }
+
+    /// Returns whether `master` reports changes of keys. `None` if it is not connected.
+    pub fn tracks(&self, master: usize) -> Option<bool> {
+        let link = &self.links[master];
+        let facts = link.facts.as_ref().filter(|_| link.state == State::Up);
+        facts.map(|facts| facts.tracks)
+    }
+
+    /// Returns `true` if a late SET may still arrive over a previous connection to `master`.
+    pub fn lacks_barrier(&self, master: usize) -> bool {
+        self.links[master].lacks_barrier
+    }
+
+    /// Returns `true` if some master was never reached, and still may be.
+    pub fn is_connecting(&self) -> bool {
+        self.links.iter().any(|link| link.state == State::Connecting)
+    }
+
+    /// Returns `true` if a quorum of masters is connected.
+    pub fn has_quorum(&self) -> bool {
+        self.up_count() >= quorum(self.len())
+    }
+
+    /// Returns since when connections are being made again that would complete a quorum. `None` if
+    /// there is a quorum, or if these connections would not complete one.
+    pub fn reviving_since(&self) -> Option<Instant> {
+        let since = self.links.iter().filter_map(|link| match link.state {
+            State::Reviving(since, _) => Some(since),
+            _ => None,
+        });
+        let reviving = since.clone().count();
+        let suffices = self.up_count() + reviving >= quorum(self.len());
+        if self.has_quorum() || !suffices { None } else { since.max() }
+    }
+
+    fn up_count(&self) -> usize {
+        self.links.iter().filter(|link| link.state == State::Up).count()
+    }
+
+    /// Records the answer of `master` to an attempt.
+    #[inline]
+    pub fn answered(&mut self, master: usize, verdict: &Verdict) {
+        self.links[master].is_incurable = is_incurable(verdict);
+    }
+
+    /// Returns the masters whose last answer to an attempt showed what waiting does not cure.
+    pub fn incurable(&self) -> MasterSet {
+        (0..self.len()).filter(|master| self.links[*master].is_incurable).collect()
+    }
+
+    /// Returns why no request is sent to `master`. `None` if its node answers, which it also does
+    /// without a connection. `is_attempt`: the request is for a new lock.
+    pub fn obstacle(&self, master: usize, is_attempt: bool, now: Instant) -> Option<Cause> {
+        if is_attempt && let Some(cause) = self.misfit(master) {
+            return Some(cause);
+        }
+        if self.admission.is_foreign(master) {
+            return Some(self.cause(master, now));
+        }
+        // A first connection that is not made in time has timed out, whether or not its node has
+        // reported that yet.
+        let is_connecting = self.links[master].state == State::Connecting;
+        (is_connecting && now >= self.connecting_until).then_some(Cause::TimedOut)
+    }
+
+    /// Records whether a lease is held. Returns the masters for which the urgency of a new
+    /// connection has changed.
+    #[inline]
+    pub fn set_holding(&mut self, is_holding: bool) -> MasterSet {
+        if std::mem::replace(&mut self.is_holding, is_holding) == is_holding {
+            return MasterSet::EMPTY;
+        }
+        (0..self.len()).filter(|master| self.links[*master].urge(is_holding)).collect()
+    }
+
+    /// Returns `true` if a new connection to `master` is urgent.
+    pub fn is_urgent(&self, master: usize) -> bool {
+        self.links[master].is_urgent
+    }
+}
+
+fn admission(masters: usize, terms: &Terms) -> Admission {
+    let (max_ttl, probe_every) = (to_millis(terms.max_ttl), to_millis(PROBE_EVERY));
+    let mut admission = Admission::new(masters, max_ttl, probe_every, to_millis(terms.act_within));
+    if terms.is_max_ttl_given {
+        admission = admission.with_given_max_ttl();
+    }
+    match (terms.has_quarantine, terms.fencing) {
+        (true, _) => admission,
+        (false, true) => admission.without_quarantine(),
+        (false, false) => admission.without_quarantine().without_ballots(),
+    }
+}

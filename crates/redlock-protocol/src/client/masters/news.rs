@@ -1,0 +1,67 @@
+//! `News`: what must follow elsewhere from an input of `Masters`.
+
+use redlock_core::admission::{AdmissionOp, Identity};
+use redlock_core::{Cause, Lists};
+
+use crate::client::ids::Asker;
+
+/// One thing that must follow. All of them are rare.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum News {
+    /// Send this request about admission to a master.
+    Ask(usize, Box<AdmissionOp>, Asker),
+    /// Tell the node that ballots go to the set of this identity.
+    Admitted(usize, Option<Identity>),
+    /// Tell the node whether a new connection is urgent.
+    Urgent(usize, bool),
+
+    /// The server process of a master has exited, and all requests on their way to it are gone.
+    ProcessEnded(usize),
+    /// The grants of a master are invalid, for this reason.
+    Disowned(usize, Cause),
+    /// Only the keys on a master can prove that its data is there. For this reason, its grants that
+    /// are not part of a lease are invalid.
+    Suspected(usize, Cause),
+    /// A suspected master has had the time to prove that it has its keys.
+    Unproven(usize),
+    /// A master has proven that its data is there.
+    Proven(usize),
+    /// A master votes now and did not vote before.
+    Voting(usize),
+    /// Callers that pause for want of votes make one attempt each.
+    PausesOver,
+    /// A master can be reached.
+    Reached(usize),
+    /// The connection to a master, or its data, is lost.
+    LostSight(usize),
+
+    // For logs and numbers.
+    /// There is a connection.
+    Up(usize),
+    /// There is no connection. The flag is `false` if it was already down for this reason.
+    Down(usize, Cause, bool),
+    /// The answers of a master are not valid, for this reason.
+    NotCounting(usize, Cause),
+    /// The answers of a master are valid from now on.
+    Counting(usize),
+    /// A master has a weakness that its users should know.
+    Weak(usize, Weakness),
+    /// Callers that wait at a master have no shared queue, for this reason.
+    NoQueue(usize, String),
+    /// The recorded set of a master and the list of this client differ by one master.
+    ListDiffers(usize, Lists),
+    /// The recorded set and the list, if a change of the list may be under way.
+    Lists(Option<Lists>),
+}
+
+/// A weakness of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Weakness {
+    /// It is admitted with ballots that rest on the masters' clocks, because too few others could
+    /// be asked.
+    FloorByClock,
+    /// A broken connection cannot be ended at the server.
+    NoBarrier,
+    /// It does not report changes of keys.
+    NoPushes,
+}

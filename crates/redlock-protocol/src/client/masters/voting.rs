@@ -1,0 +1,278 @@
+//! The masters that vote, and whether an answer is valid.
+
+use std::time::Duration;
+
+use redlock_core::admission::MAX_TTL_MAX;
+use redlock_core::{Cause, Facts, Instant, Lists, NotAdmitted, Vote, WhyNot};
+
+use super::link::StepFailure;
+use super::millis::{ceil_millis, floor_millis};
+use super::{Context, Masters, News};
+use crate::admission::{Event, Misfit, Why};
+use crate::incarnations::Continuity;
+use crate::master_set::MasterSet;
+use crate::meeting_point::Weight;
+use crate::quorum::quorum;
+use crate::votes::answer::Counts;
+
+/// The effect of an event on the set of masters that vote.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Changed {
+    /// Masters whose previous confirmations are not valid any longer.
+    lost: MasterSet,
+    /// These vote from now on.
+    gained: MasterSet,
+    /// These get no requests for new locks from now on: their recorded set does not fit the list.
+    refused: MasterSet,
+    /// The recorded sets of masters fit the list of this client from now on.
+    fits: bool,
+    /// This master shows since now that a change of the list may be under way.
+    changing: Option<usize>,
+}
+
+impl Masters {
+    /// Returns whether the answer of a master is valid. It is not if the master does not vote, or
+    /// did not when it was asked. An *unknown* answer has its own cause.
+    #[inline]
+    pub fn counts(&self, vote: &Vote, now: Instant) -> Counts {
+        let voted = self.votes(vote.master) && vote.sent_at >= self.links[vote.master].alive_since;
+        match voted || !vote.answer.verdict.is_clear() {
+            true => Counts::Yes,
+            false => Counts::Not(self.cause(vote.master, now)),
+        }
+    }
+
+    /// Returns `true` if `master` votes.
+    #[inline]
+    pub fn votes(&self, master: usize) -> bool {
+        self.voting.contains(master)
+    }
+
+    /// Returns the masters that vote.
+    #[inline]
+    pub fn voting(&self) -> MasterSet {
+        self.voting
+    }
+
+    /// Returns the masters that vote and get requests for new locks.
+    #[inline]
+    pub fn open(&self) -> MasterSet {
+        self.voting.without(self.misfits)
+    }
+
+    /// Returns `true` if a quorum of masters votes on new locks.
+    #[inline]
+    pub fn has_votes(&self) -> bool {
+        self.open().len() >= quorum(self.len())
+    }
+
+    /// Returns why `master` gets no request for a new lock: its recorded set does not fit our list.
+    pub fn misfit(&self, master: usize) -> Option<Cause> {
+        let why = match self.admission.misfit(master)? {
+            Misfit::Size => WhyNot::SetSize,
+            Misfit::Split => WhyNot::SetsDiffer,
+        };
+        let why = NotAdmitted::wrong_list(why, self.lists(master));
+        Some(Cause::NotAdmitted(why.into()))
+    }
+
+    /// Returns the set that `master` belongs to, and our list.
+    fn lists(&self, master: usize) -> Lists {
+        let set = self.admission.set_of(master).cloned();
+        Lists { set, list: self.terms.names.clone() }
+    }
+
+    /// Returns `true` if no attempt can be won before more masters vote, and connected masters are
+    /// among those that do not. This client learns immediately when one of these votes. A master
+    /// that is away, or is being checked, may vote at any time.
+    pub fn lacks_votes(&self) -> bool {
+        let mut silent = (0..self.len()).filter(|master| !self.open().contains(*master));
+        !self.has_votes() && silent.any(|master| !self.admission.is_open(master))
+    }
+
+    /// Returns the masters of `asked` that get a copy and do not vote. A master that is being
+    /// checked is not one of them, because its answer comes after the probe.
+    #[inline]
+    pub fn copies_only(&self, asked: MasterSet) -> MasterSet {
+        let silent = asked.without(self.voting).without(self.misfits);
+        if silent.is_empty() {
+            return silent;
+        }
+        let is_copy = |master: &usize| {
+            !self.admission.is_open(*master) && !self.admission.is_foreign(*master)
+        };
+        silent.iter().filter(is_copy).collect()
+    }
+
+    /// Returns why the answer of `master` is not valid. A permanent lack is reported in place of a
+    /// quarantine, because no wait cures it.
+    pub fn cause(&self, master: usize, now: Instant) -> Cause {
+        let link = &self.links[master];
+        let why = match (self.admission.why(master, floor_millis(now)), &link.unfit) {
+            (Some(Why::TwinOf(other)), _) => {
+                let name = self.terms.names.iter().nth(other).unwrap_or_default();
+                return Cause::TwinOf(name.to_owned());
+            }
+            (Some(Why::Away), _) => {
+                let away = || Cause::NotConnected("".into());
+                return link.state.cause().cloned().unwrap_or_else(away);
+            }
+            (Some(Why::NotAdmitted(why)), Some(unfit)) if why.why.is_ended_by_quarantine() => {
+                let mut unfit = unfit.clone();
+                unfit.in_quarantine = why.in_quarantine;
+                unfit
+            }
+            (Some(Why::NotAdmitted(mut why)), _) => {
+                why.step_error = link.step_failure.as_ref().map(|failure| failure.error.clone());
+                why
+            }
+            (None, Some(unfit)) => unfit.clone(),
+            (None, None) => NotAdmitted::new(WhyNot::AskedTooEarly),
+        };
+        Cause::NotAdmitted(why.into())
+    }
+
+    /// Handles an event of a master. All masters are judged together, because an event of one may
+    /// concern another.
+    pub(super) fn admit(&mut self, master: usize, event: Event, cx: &mut Context<'_>) -> Changed {
+        self.admission.on(master, event, ceil_millis(cx.now));
+        let mut changed = Changed::default();
+        for master in 0..self.len() {
+            let continuity = self.incarnations.review(master, &self.admission);
+            if continuity == Continuity::Lost {
+                changed.lost.insert(master);
+            }
+            if self.review(master, continuity, cx.now) {
+                changed.gained.insert(master);
+            }
+            self.name_ballots(master, cx);
+        }
+        self.compare_lists(&mut changed);
+        self.max_ttl = self.admission.max_ttl().map_or(MAX_TTL_MAX, Duration::from_millis);
+        changed
+    }
+
+    /// Handles an event of a master, and reports what it changes.
+    pub(super) fn learn(&mut self, master: usize, event: Event, cx: &mut Context<'_>) {
+        if let Event::Script(reply) = &event {
+            self.learn_floor(reply.record.floor, cx.now);
+        }
+        let changed = self.admit(master, event, cx);
+        self.tell(changed, cx);
+    }
+
+    /// Reports what has changed.
+    pub(super) fn tell(&mut self, changed: Changed, cx: &mut Context<'_>) {
+        for master in changed.lost.iter() {
+            let cause = self.cause(master, cx.now);
+            if !self.votes(master) {
+                cx.news.push(News::NotCounting(master, cause.clone()));
+            }
+            cx.news.push(News::Disowned(master, cause));
+        }
+        for master in changed.gained.iter() {
+            cx.news.push(News::Counting(master));
+            self.proven(master, cx);
+            cx.news.push(News::Voting(master));
+        }
+        for master in changed.refused.iter() {
+            if let Some(cause) = self.misfit(master) {
+                cx.news.push(News::NotCounting(master, cause));
+            }
+        }
+        if let Some(master) = changed.changing {
+            cx.news.push(News::ListDiffers(master, self.lists(master)));
+        }
+        // The first event shows one master, and later ones may show that another one differs.
+        cx.news.push(News::Lists(self.list_warning()));
+        if (!changed.gained.is_empty() || changed.fits) && self.has_votes() {
+            cx.news.push(News::PausesOver);
+        }
+    }
+
+    /// Compares the sets of all masters with the list. What one shows may concern all.
+    fn compare_lists(&mut self, changed: &mut Changed) {
+        let misfits: MasterSet =
+            (0..self.len()).filter(|master| self.admission.misfit(*master).is_some()).collect();
+        let before = std::mem::replace(&mut self.misfits, misfits);
+        changed.refused = misfits.without(before);
+        changed.fits = !before.without(misfits).is_empty();
+        let changing = self.admission.changing();
+        let before = std::mem::replace(&mut self.changing, changing);
+        changed.changing = changing.filter(|_| before.is_none());
+    }
+
+    /// Returns the recorded set and our list, if a change of the list may be under way. `None` if
+    /// too few masters are left: then each of their answers shows both lists.
+    fn list_warning(&self) -> Option<Lists> {
+        let left = self.len() - self.misfits.len();
+        self.changing.filter(|_| left >= quorum(self.len())).map(|master| self.lists(master))
+    }
+
+    /// Ballots go to the set of the identity with which the master is taken to be admitted.
+    fn name_ballots(&mut self, master: usize, cx: &mut Context<'_>) {
+        let run = self.admission.admitted_as(master);
+        if std::mem::replace(&mut self.links[master].admitted_as, run) != run {
+            cx.news.push(News::Admitted(master, run));
+        }
+    }
+
+    /// Decides whether `master` votes. Returns `true` if it does and did not before.
+    fn review(&mut self, master: usize, continuity: Continuity, now: Instant) -> bool {
+        let link = &mut self.links[master];
+        if continuity != Continuity::Kept {
+            link.alive_since = now;
+        }
+        if !self.admission.votes(master) || link.unfit.is_some() {
+            self.voting.remove(master);
+            return false;
+        }
+        link.step_failure = None;
+        let voted = self.voting.contains(master);
+        self.voting.insert(master);
+        !voted
+    }
+
+    /// Ends the incarnation of a master that was not proven in time. Returns `true` if something
+    /// may be gone.
+    pub(super) fn give_up(&mut self, master: usize) -> bool {
+        !self.votes(master) && self.incarnations.give_up(master)
+    }
+
+    /// Records that a step towards the admission of `master` failed. The text of an error reply is
+    /// kept, because it shows whether waiting cures it.
+    pub fn step_failed(&mut self, master: usize, cause: &Cause, now: Instant) {
+        let error = match cause {
+            Cause::ErrorReply(error) | Cause::Demoted(error) => error.clone(),
+            cause => cause.to_string(),
+        };
+        self.links[master].step_failure = Some(StepFailure { error, at: now });
+    }
+
+    /// Returns the masters whose latest step failed before this instant. Someone may have cured the
+    /// reason since, and the next step shows it.
+    pub fn step_failed_before(&self, at: Instant) -> MasterSet {
+        let failure = |master: usize| self.links[master].step_failure.as_ref();
+        let was = |master: &usize| failure(*master).is_some_and(|failure| failure.at < at);
+        (0..self.len()).filter(was).collect()
+    }
+
+    /// Records that a step towards the admission of `master` was executed.
+    pub(super) fn clear_step_failure(&mut self, master: usize) {
+        self.links[master].step_failure = None;
+    }
+
+    /// Records facts of the server that were read again.
+    pub(super) fn probed(&mut self, master: usize, mut facts: Facts, now: Instant) {
+        let link = &mut self.links[master];
+        if let Some(before) = &link.facts {
+            // These are about the connection, which is the same.
+            (facts.tracks, facts.has_barrier) = (before.tracks, before.has_barrier);
+            facts.no_ballots.clone_from(&before.no_ballots);
+        }
+        link.step_failure = StepFailure::of(&facts, now).or_else(|| link.step_failure.take());
+        link.weight = Weight::of(&facts.run_id);
+        link.facts = Some(facts);
+        link.read_at = now;
+    }
+}

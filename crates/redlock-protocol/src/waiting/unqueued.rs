@@ -34,10 +34,11 @@ impl<Id: Copy + Ord> Waiting<Id> {
     }
 
     /// The key has changed, and no queue shows whose turn it is. Its holder may have taken it again
-    /// at once: the head watches it a moment later.
+    /// at once: the head watches it a moment later. A process whose votes were slow once, and that
+    /// has had none since, does not come later than others for it.
     pub(super) fn watch_later(&mut self, at: Moment) -> Step<Id> {
         let next = self.watched_at.saturating_add(WATCH_APART);
-        self.step_aside(next.max(at.now.saturating_add(at.fan_out * 2)))
+        self.step_aside(next.max(at.now.saturating_add(WATCH_APART.min(at.fan_out * 2))))
     }
 
     /// The head watches the key at this instant.

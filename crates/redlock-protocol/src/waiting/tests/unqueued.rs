@@ -18,6 +18,14 @@ fn without_a_queue_a_key_that_has_changed_is_watched_a_moment_later() {
     assert_eq!(waiting.due(), Some(later.now.saturating_add(FAN_OUT * 2)));
 }
 
+#[test]
+fn without_a_queue_one_whose_votes_are_slow_watches_as_soon_as_others() {
+    let mut waiting = unqueued();
+    let slow = Moment { fan_out: ms(70), ..start(0.5) };
+    assert_eq!(waiting.changed(0, slow), Step::Wait);
+    assert_eq!(sleep(waiting), (ms(5), Step::Watch));
+}
+
 /// A head that finds the key free after this time, for the time number `tries`.
 fn finds_free(tries: u32, waits: Duration) -> Waiting<u32> {
     let mut waiting = unqueued();

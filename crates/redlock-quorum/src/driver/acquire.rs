@@ -50,6 +50,7 @@ impl Driver {
         self.resume_releases(now);
         self.resume_closing();
         self.consider_start();
+        self.settle();
     }
 
     /// Requests go out once every master is connected or has failed to connect. They do not wait
@@ -81,6 +82,7 @@ impl Driver {
             self.resume_leases(now);
             for command in std::mem::take(&mut self.early) {
                 self.command(command, now);
+                self.settle();
             }
         }
     }
@@ -164,6 +166,7 @@ impl Driver {
                     self.send_inspection(inspection, now);
                 }
             }
+            self.settle();
         }
     }
 

@@ -200,6 +200,7 @@ impl Driver {
         self.read_commands();
         self.read_signals();
         self.abort_attempts();
+        self.settle();
         // By the time that they are sent a place may be that of a later wait: they delete keys only.
         for lock in self.locks.values_mut() {
             (lock.exit, lock.reserve_ms) = (None, None);

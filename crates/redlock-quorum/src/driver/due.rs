@@ -35,6 +35,7 @@ impl Driver {
                 Due::Close => self.give_up_closing(),
                 Due::Warnings => self.observer.report_suppressed(now),
             }
+            self.settle();
         }
     }
 

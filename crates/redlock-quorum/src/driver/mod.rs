@@ -41,6 +41,7 @@ mod sync {
     pub(super) use futures::task::AtomicWaker;
 }
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -123,6 +124,8 @@ pub(crate) struct Driver {
     commands: Vec<Command>,
     signals: Signals,
     news: Vec<News>,
+    /// Votes that are known without a request, until the present input is handled.
+    known: VecDeque<Vote>,
 }
 
 /// The assumed duration of a vote before one was measured.
@@ -178,6 +181,7 @@ impl Driver {
             commands: Vec::new(),
             signals: Signals::default(),
             news: Vec::new(),
+            known: VecDeque::new(),
         }
     }
 
@@ -245,7 +249,10 @@ impl Driver {
             self.had_several = commands.len() > 1;
             // Read once for all of them, behind the last one.
             let now = self.now();
-            commands.drain(..).for_each(|command| self.command(command, now));
+            for command in commands.drain(..) {
+                self.command(command, now);
+                self.settle();
+            }
         }
         self.commands = commands;
     }
@@ -290,41 +297,47 @@ impl Driver {
         for signal in signals.order.drain(..) {
             match signal {
                 Signal::Votes(count) => {
-                    votes.by_ref().take(count).for_each(|vote| self.vote(vote));
+                    for vote in votes.by_ref().take(count) {
+                        self.vote(vote);
+                        self.settle();
+                    }
                 }
-                Signal::Event(master, event) => self.event(master, *event),
+                Signal::Event(master, event) => {
+                    self.event(master, *event);
+                    self.settle();
+                }
             }
         }
         signals.votes.clear();
         self.signals = signals;
     }
 
-    /// Sends a request to these masters. The votes of those that are not asked come back at once,
-    /// and are counted here.
-    fn send(&mut self, op: &Op, masters: MasterSet, ticket: Ticket, now: Instant) {
-        for vote in self.submit(op, masters, ticket, now) {
-            self.vote(&vote);
-        }
-    }
-
     /// Has the same request handed to each of `masters`, with all that is sent to it in one turn,
-    /// also to those that do not vote. Those that keep no lock of ours are not asked: their votes
-    /// come back, to be counted like those of the others.
-    fn submit(&mut self, op: &Op, masters: MasterSet, ticket: Ticket, now: Instant) -> Vec<Vote> {
+    /// also to those that do not vote. Masters that keep no lock of ours are not asked: their votes
+    /// are known, and are counted after the present input.
+    fn send(&mut self, op: &Op, masters: MasterSet, ticket: Ticket, now: Instant) {
         // A held lease is extended and released whatever the recorded sets are.
         let is_attempt = matches!(ticket, Ticket::Attempt(_));
         let open = if is_attempt { self.masters.open() } else { self.masters.voting() };
-        let mut unsent = Vec::new();
         for master in masters.iter() {
             if !open.contains(master)
                 && let Some(cause) = self.masters.obstacle(master, is_attempt, now)
             {
-                unsent.push(Vote::new(master, ticket.pack(), now, Answer::unsent(cause)));
+                let vote = Vote::new(master, ticket.pack(), now, Answer::unsent(cause));
+                self.known.push_back(vote);
                 continue;
             }
             self.nodes.submit(master, op.clone(), ticket, now);
         }
-        unsent
+    }
+
+    /// Counts the votes that are known without a request. It ends each input, so that no machine
+    /// is entered while it waits for another.
+    #[inline]
+    fn settle(&mut self) {
+        while let Some(vote) = self.known.pop_front() {
+            self.vote(&vote);
+        }
     }
 
     fn vote(&mut self, vote: &Vote) {

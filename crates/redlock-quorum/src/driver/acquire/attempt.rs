@@ -123,18 +123,14 @@ impl Driver {
         self.observer.counters.rounds.add(1);
         let copies = self.masters.copies_only(asked);
         let Some(lock) = self.locks.get(id) else { return };
-        let mut unsent = Vec::new();
         let ops = lock.attempt_ops(asked, copies, ballot);
         for (op, masters) in ops.into_iter().flatten() {
-            unsent.extend(self.submit(&op, masters, Ticket::Attempt(id), now));
+            self.send(&op, masters, Ticket::Attempt(id), now);
         }
         if !copies.is_empty() {
             let why = |master| (master, self.masters.cause(master, now));
             let whys: Vec<_> = copies.iter().map(why).collect();
             self.only_copies(id, whys, now);
-        }
-        for vote in unsent {
-            self.vote(&vote);
         }
     }
 

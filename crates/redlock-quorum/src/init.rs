@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use redlock_core::admission::RecordedSet;
 use redlock_core::duration::spelled;
-use redlock_core::{Cause, FencingToken, Lists, WhyNot};
+use redlock_core::{Cause, FencingToken, Lists};
+use redlock_protocol::client::questions;
 
 use crate::error::AcquireError;
 use crate::report::Standing;
@@ -218,13 +219,8 @@ impl InitNode {
     /// Returns `true` if its record has just changed, for example by another `init`. It is being
     /// checked, and it is not known yet whether it has lost data.
     pub fn is_checked(&self) -> bool {
-        is_checked(self.cause.as_ref())
+        questions::is_checked(self.cause.as_ref())
     }
-}
-
-/// Returns `true` if a master that does not vote, for this cause, is being checked.
-pub(crate) fn is_checked(cause: Option<&Cause>) -> bool {
-    matches!(cause, Some(Cause::NotAdmitted(not)) if not.why == WhyNot::Checked)
 }
 
 /// Returns the advice if no master was admitted.

@@ -21,7 +21,7 @@ use redlock_core::admission::{AdmissionOp, Millis, Outcome, RecordedSet, SetId};
 use super::{InitPlan, Scored};
 
 /// One batch of scripts: the intended writes and their outcomes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WritePass {
     /// The `max_ttl` that all masters should hold.
     max_ttl: Millis,
@@ -35,7 +35,7 @@ pub struct WritePass {
     masters: Vec<Written>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Written {
     master: usize,
     /// Its record was to be removed, so it has no `max_ttl`.

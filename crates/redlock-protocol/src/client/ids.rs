@@ -55,6 +55,7 @@ pub enum Ticket {
 
 impl Ticket {
     /// The ticket as the seam carries it: the kind, the number, the entry.
+    #[inline]
     pub fn pack(self) -> u128 {
         let (kind, number, entry) = match self {
             Self::Attempt(lock) => (0, 0, lock.number()),
@@ -76,6 +77,7 @@ impl Ticket {
     }
 
     /// The ticket that was packed.
+    #[inline]
     pub fn unpack(packed: u128) -> Self {
         // Both are cut to the part of the number that they were made of.
         let (entry, number) = (packed as u64, (packed >> 64) as u32);

@@ -12,12 +12,14 @@ pub trait Id: Copy + Eq {
     fn key(self) -> Key;
 
     /// Returns the id as a number.
+    #[inline]
     fn number(self) -> u64 {
         let Key { place, version } = self.key();
         u64::from(version) << 32 | u64::from(place)
     }
 
     /// Returns the id with this number. It names no entry unless it came from an entry.
+    #[inline]
     fn of_number(number: u64) -> Self {
         // Each half is cut to the part that it was made of.
         Self::new(Key { place: number as u32, version: (number >> 32) as u32 })
@@ -44,10 +46,12 @@ macro_rules! ids {
         pub struct $name($crate::client::table::Key);
 
         impl $crate::client::table::Id for $name {
+            #[inline]
             fn new(key: $crate::client::table::Key) -> Self {
                 Self(key)
             }
 
+            #[inline]
             fn key(self) -> $crate::client::table::Key {
                 self.0
             }
@@ -88,12 +92,23 @@ impl<I, T> Default for Table<I, T> {
 
 impl<I: Id, T> Table<I, T> {
     /// Adds an entry and returns its id.
+    #[inline]
     pub fn insert(&mut self, entry: T) -> I {
-        self.insert_with_id(|_| entry)
+        let (id, place) = self.fill();
+        place.entry = Some(entry);
+        id
     }
 
     /// Adds an entry that knows its id.
     pub fn insert_with_id(&mut self, make: impl FnOnce(I) -> T) -> I {
+        let (id, place) = self.fill();
+        place.entry = Some(make(id));
+        id
+    }
+
+    /// Returns the place for the next entry.
+    #[inline]
+    fn fill(&mut self) -> (I, &mut Place<T>) {
         let at = self.empty.pop().unwrap_or_else(|| {
             self.places.push(Place { version: 0, entry: None });
             // A table is bounded far below 2^32 entries.
@@ -101,18 +116,17 @@ impl<I: Id, T> Table<I, T> {
         });
         let place = &mut self.places[at as usize];
         place.version = place.version.wrapping_add(1);
-        let id = I::new(Key { place: at + 1, version: place.version });
-        place.entry = Some(make(id));
-        id
+        (I::new(Key { place: at + 1, version: place.version }), place)
     }
 
     /// Removes an entry.
+    #[inline]
     pub fn remove(&mut self, id: I) -> Option<T> {
-        let (place, at) = (self.place_mut(id)?, id.key().place - 1);
-        let entry = place.entry.take()?;
+        let place = self.place_mut(id).filter(|place| place.entry.is_some())?;
         place.version = place.version.wrapping_add(1);
-        self.empty.push(at);
-        Some(entry)
+        let entry = place.entry.take();
+        self.empty.push(id.key().place - 1);
+        entry
     }
 
     /// Removes all entries.
@@ -130,7 +144,7 @@ impl<I: Id, T> Table<I, T> {
     pub fn get(&self, id: I) -> Option<&T> {
         let Key { place, version } = id.key();
         let found = self.places.get((place as usize).wrapping_sub(1))?;
-        found.entry.as_ref().filter(|_| found.version == version)
+        if found.version == version { found.entry.as_ref() } else { None }
     }
 
     /// Returns the entry with this id for changes, unless it was removed.
@@ -147,6 +161,7 @@ impl<I: Id, T> Table<I, T> {
     }
 
     /// Returns `true` if the entry was not removed.
+    #[inline]
     pub fn contains(&self, id: I) -> bool {
         self.get(id).is_some()
     }

@@ -216,8 +216,8 @@ impl Driver {
         // Unanswered requests become unknown, and no caller gets that as an answer.
         self.disconnect();
         self.masters.park();
-        self.inits.clear();
-        self.reports.clear();
+        self.questions.clear();
+        self.askers.clear();
         self.read_signals();
         self.line.clear();
         self.timers.clear();

@@ -28,7 +28,7 @@ impl Driver {
                 Due::Unacknowledged(master) => self.unacknowledged_due(master, now),
                 Due::Start => self.started(),
                 Due::Master(master) => self.with_masters(now, |all, cx| all.tick(master, seen, cx)),
-                Due::Init => self.consider_init(now),
+                Due::Init => self.init_due(seen, now),
                 Due::Report(number) => self.report_due(number, now),
                 Due::Fresh => self.fresh_due(now),
                 Due::Wake => {}

@@ -21,6 +21,7 @@ use crate::hold::votes;
 use crate::status::Status;
 use crate::votes::NodeVote;
 use redlock_protocol::client::ids::{InspectionId, Ticket};
+use redlock_protocol::client::view::View as _;
 
 /// An inspection, and what it is for.
 pub(super) struct Question {
@@ -233,7 +234,7 @@ impl Driver {
                     self.annotate(master, node, now);
                 }
                 // A caller that has stopped waiting does not need to know.
-                let set = self.masters.common_set().cloned();
+                let set = self.masters.agreed_set();
                 let _ = reply.send(Status { set, ..Status::new(nodes) });
             }
             Asker::Waiters(reply, most) => drop(reply.send(most)),

@@ -1,6 +1,6 @@
 //! What follows from the inputs of `Masters`, in the order in which it decided it.
 
-use redlock_core::admission::{Names, Nonce};
+use redlock_core::admission::Names;
 use redlock_core::{Instant, NodeEvent, Vote};
 use redlock_protocol::client::ids::Asker;
 use redlock_protocol::client::masters::{Context, FRESH_FOR, Masters, News, Terms};
@@ -37,8 +37,8 @@ impl Driver {
     ) {
         let mut news = std::mem::take(&mut self.news);
         // The name of a quarantine must not follow from a seed: two clients may have the same.
-        let nonce = || Nonce(rand::random());
-        input(&mut self.masters, &mut Context { now, news: &mut news, nonce });
+        let mut cx = Context { now, news: &mut news, random: rand::random };
+        input(&mut self.masters, &mut cx);
         for master in 0..self.masters.len() {
             if let Some(at) = self.masters.alarm(master) {
                 self.timers.enter(at, Due::Master(master));

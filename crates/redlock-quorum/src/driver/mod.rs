@@ -6,7 +6,7 @@
 //! `due`; `runtimes` (the runtime that runs it) and `task`; `acquire`
 //! (from a request to a lease, with its attempts and ballots), `hold` (extending what is held),
 //! `release`, `inspect`; `waiting` and `keys` (the state of each key), `meeting` (the queue that
-//! processes share); `nodes` and `masters` (what masters are asked, and what follows from it), `init`, `report`, `close` (the end).
+//! processes share); `nodes` and `masters` (what masters are asked, and what follows from it), `questions`, `close` (the end).
 
 mod acquire;
 mod close;
@@ -15,7 +15,6 @@ mod doorbell;
 mod draws;
 mod due;
 pub(crate) mod hold;
-mod init;
 mod inspect;
 mod keys;
 mod line;
@@ -25,9 +24,9 @@ mod masters;
 mod meeting;
 mod nodes;
 mod observe;
+mod questions;
 mod release;
 pub(crate) mod reply;
-mod report;
 pub(crate) mod runtimes;
 pub(crate) mod slot;
 mod task;
@@ -54,17 +53,15 @@ use self::acquire::Start;
 use self::close::Closing;
 use self::command::{Command, Request};
 use self::draws::{Draw, Draws};
-use self::init::Inits;
 use self::inspect::Question;
 use self::keys::Keys;
 use self::line::Line;
 use self::lock::Lock;
 use self::mailbox::{Mailbox, Signal, Signals};
-use self::masters::terms;
 use self::nodes::Nodes;
 use self::observe::Observer;
+use self::questions::Askers;
 use self::release::unacknowledged::Unacknowledged;
-use self::report::Reports;
 use self::slot::Slot;
 use self::timers::Timers;
 use self::waiting::Waiters;
@@ -72,6 +69,7 @@ use crate::counters::Counters;
 use crate::settings::Settings;
 use redlock_protocol::client::ids::{InspectionId, LockId, RequestId, Ticket};
 use redlock_protocol::client::masters::{Masters, News};
+use redlock_protocol::client::questions::Questions;
 use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::token::lifecycle::{Answered, Asked};
 use redlock_protocol::votes::answer::{Counts, Judged};
@@ -113,8 +111,8 @@ pub(crate) struct Driver {
     lost_leases: usize,
     observer: Observer,
     start: Start,
-    inits: Inits,
-    reports: Reports,
+    questions: Questions,
+    askers: Askers,
     closing: Option<Closing>,
     /// The last commands were several at a time.
     had_several: bool,
@@ -144,8 +142,9 @@ pub(crate) struct Setup {
 impl Driver {
     fn new(setup: Setup, mailbox: Arc<Mailbox>, slot: Weak<Slot>) -> Self {
         let nodes = Nodes::new(setup.nodes, mailbox.clone());
-        let terms = terms(&setup.settings, Names::new(nodes.names.iter().cloned()));
-        let masters = Masters::new(terms);
+        let names = Names::new(nodes.names.iter().cloned());
+        let questions = questions::terms(&setup.settings, names.clone());
+        let masters = Masters::new(masters::terms(&setup.settings, names));
         let draws = Draws::new(setup.seed);
         let ticket = draws.number(Draw::QueueTicket, Instant::ORIGIN);
         Self {
@@ -156,8 +155,8 @@ impl Driver {
             mailbox,
             slot,
             settings: setup.settings,
-            inits: Inits::default(),
-            reports: Reports::default(),
+            questions: Questions::new(questions),
+            askers: Askers::default(),
             unacknowledged: (0..masters.len()).map(|_| Unacknowledged::default()).collect(),
             observer: Observer::new(setup.counters, nodes.names.clone()),
             nodes,
@@ -319,15 +318,15 @@ impl Driver {
         // A held lease is extended and released whatever the recorded sets are.
         let is_attempt = matches!(ticket, Ticket::Attempt(_));
         let open = if is_attempt { self.masters.open() } else { self.masters.voting() };
+        let packed = ticket.pack();
         for master in masters.iter() {
             if !open.contains(master)
                 && let Some(cause) = self.masters.obstacle(master, is_attempt, now)
             {
-                let vote = Vote::new(master, ticket.pack(), now, Answer::unsent(cause));
-                self.known.push_back(vote);
+                self.known.push_back(Vote::new(master, packed, now, Answer::unsent(cause)));
                 continue;
             }
-            self.nodes.submit(master, op.clone(), ticket, now);
+            self.nodes.submit(master, op, packed, now);
         }
     }
 

@@ -63,14 +63,15 @@ impl Nodes {
     }
 
     /// Has the request handed to `master`, together with all others of this turn.
-    pub(super) fn submit(&mut self, master: usize, op: Op, ticket: Ticket, now: Instant) {
-        let slot = VoteSlot::new(self.mailbox.clone(), master, ticket.pack(), now);
-        self.ports[master].outbox.push((op, slot));
+    #[inline]
+    pub(super) fn submit(&mut self, master: usize, op: &Op, ticket: u128, now: Instant) {
+        let slot = VoteSlot::new(self.mailbox.clone(), master, ticket, now);
+        self.ports[master].outbox.push((op.clone(), slot));
     }
 
     /// Has a request about its admission handed to `master`.
     pub(super) fn ask(&mut self, master: usize, op: AdmissionOp, asker: Asker, now: Instant) {
-        self.submit(master, Op::admission(op), Ticket::Admission(asker), now);
+        self.submit(master, &Op::admission(op), Ticket::Admission(asker).pack(), now);
     }
 
     /// Hands over what is to be sent. A node wakes its connection for it, or answers.

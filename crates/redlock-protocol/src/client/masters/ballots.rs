@@ -10,6 +10,7 @@ use crate::master_set::MasterSet;
 impl Masters {
     /// Returns the next ballot for a resource of this member. `None` if no ballot is left below
     /// 2^53.
+    #[inline]
     pub fn next_ballot(
         &mut self,
         member: Member,

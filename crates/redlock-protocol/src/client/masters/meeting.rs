@@ -11,6 +11,7 @@ impl Masters {
     /// and were not slow a moment ago, the one with the largest hash, and one of the `avoided` only
     /// if there is no other. Contenders that see other masters choose another one, which costs them
     /// only time.
+    #[inline]
     pub fn meeting_point(&self, key: &[u8], avoided: MasterSet, now: Instant) -> Option<usize> {
         let weight = |master: usize| self.links[master].weight.of_key(key);
         let preferred = |master: &usize| (!avoided.contains(*master), weight(*master));
@@ -18,6 +19,7 @@ impl Masters {
     }
 
     /// Returns `true` if contenders may meet at `master`.
+    #[inline]
     pub fn may_meet(&self, master: usize, now: Instant) -> bool {
         let link = &self.links[master];
         link.state == State::Up
@@ -27,6 +29,7 @@ impl Masters {
     }
 
     /// Returns `true` if those that wait at `master` do so in a queue.
+    #[inline]
     pub fn has_queue(&self, master: usize) -> bool {
         let facts = self.links[master].facts.as_ref();
         self.terms.wants_queue && facts.is_some_and(|facts| facts.no_queue.is_none())

@@ -24,6 +24,6 @@ pub(super) fn instant(at: Millis) -> Instant {
 }
 
 /// Returns the whole milliseconds of a duration.
-pub fn to_millis(time: Duration) -> Millis {
+pub(super) fn to_millis(time: Duration) -> Millis {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

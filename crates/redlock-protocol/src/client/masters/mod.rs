@@ -6,7 +6,8 @@
 //!
 //! In reading order: `link` (one master), `news`; `events` (what happens to connections), `voting`
 //! (whose answers are valid), `steps` (towards admission), `gate` (attempts that wait for steps),
-//! `doubt` (a master that reports that its data may be gone), `freshness`, `ballots`, `meeting`.
+//! `doubt` (a master that reports that its data may be gone), `freshness`, `ballots`, `meeting`, `view` (what questions
+//! see).
 
 mod ballots;
 mod doubt;
@@ -18,6 +19,7 @@ mod meeting;
 mod millis;
 mod news;
 mod steps;
+mod view;
 mod voting;
 
 #[cfg(test)]
@@ -25,14 +27,14 @@ mod tests;
 
 use std::time::Duration;
 
-use redlock_core::admission::{MAX_TTL_MAX, Names, Nonce, RecordedSet};
-use redlock_core::{Cause, Facts, Instant, Verdict};
+use redlock_core::admission::{MAX_TTL_MAX, Names};
+use redlock_core::{Cause, Instant, Verdict};
 
 pub use self::freshness::FRESH_FOR;
 use self::gate::Gate;
 use self::link::{Link, State};
 use self::millis::floor_millis;
-pub use self::millis::to_millis;
+use self::millis::to_millis;
 pub use self::news::{News, Weakness};
 use self::steps::Steps;
 use crate::admission::Admission;
@@ -96,16 +98,8 @@ pub struct Terms {
     pub connect_timeout: Duration,
 }
 
-/// What accompanies an input: the current instant, and the place for what must follow.
-#[derive(Debug)]
-pub struct Context<'a> {
-    /// The current instant.
-    pub now: Instant,
-    /// What must follow elsewhere, in order.
-    pub news: &'a mut Vec<News>,
-    /// Draws the name of a quarantine. Two clients must never draw the same one.
-    pub nonce: fn() -> Nonce,
-}
+/// What accompanies an input.
+pub type Context<'a> = super::context::Context<'a, News>;
 
 /// How often a master that does not vote is probed.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
@@ -155,19 +149,9 @@ impl Masters {
         &self.admission
     }
 
-    /// Returns the recorded set that a quorum of masters agrees on, if any.
-    pub fn common_set(&self) -> Option<&RecordedSet> {
-        self.admission.common_set()
-    }
-
     /// Returns TIME of a master by its last report, in milliseconds.
-    pub fn time(&self, master: usize, now: Instant) -> u64 {
+    fn time(&self, master: usize, now: Instant) -> u64 {
         self.admission.time(master, floor_millis(now))
-    }
-
-    /// Returns the facts of the server on the present connection.
-    pub fn facts(&self, master: usize) -> Option<&Facts> {
-        self.links[master].facts.as_ref()
     }
 
     /// Returns `true` if there is a connection to `master`.
@@ -193,12 +177,14 @@ impl Masters {
     }
 
     /// Returns `true` if a quorum of masters is connected.
+    #[inline]
     pub fn has_quorum(&self) -> bool {
         self.up_count() >= quorum(self.len())
     }
 
     /// Returns since when connections are being made again that would complete a quorum. `None` if
     /// there is a quorum, or if these connections would not complete one.
+    #[inline]
     pub fn reviving_since(&self) -> Option<Instant> {
         let since = self.links.iter().filter_map(|link| match link.state {
             State::Reviving(since, _) => Some(since),

@@ -36,9 +36,7 @@ use redlock_core::{Cause, Facts, Instant};
 use super::doubt::Doubt;
 use super::millis::{floor_millis, instant};
 use super::{Context, Masters, News, Weakness};
-use crate::admission::{
-    Event, Incarnation, InitOptions, InitPlan, Listed, MasterTime, MasterView, NoPlan, Scored, Step,
-};
+use crate::admission::{Event, Incarnation, MasterTime, MasterView, Scored, Step};
 use crate::client::ids::Asker;
 use crate::master_set::MasterSet;
 
@@ -145,7 +143,7 @@ impl Masters {
     pub(super) fn advance_master(&mut self, master: usize, cx: &mut Context<'_>) {
         let may_connect = self.is_connecting() && cx.now < self.connecting_until;
         self.admission.set_connecting(may_connect);
-        match self.admission.step(master, floor_millis(cx.now), (cx.nonce)()) {
+        match self.admission.step(master, floor_millis(cx.now), Nonce((cx.random)())) {
             Step::Nothing => {}
             Step::Wait(at) => self.steps[master].schedule(instant(at)),
             Step::Probe => self.single(master, AdmissionOp::ReadFacts, cx),
@@ -225,7 +223,7 @@ impl Masters {
             Ok(AdmissionReply::Scores { facts, .. }) => (facts, None),
             _ => return,
         };
-        let read = self.view(master, facts, members, cx.now);
+        let read = self.viewed(master, facts, members, cx.now);
         self.probed(master, facts.clone(), cx.now);
         self.learn_facts(master, cx.now);
         self.learn(master, Event::Read(read), cx);
@@ -233,7 +231,7 @@ impl Masters {
 
     /// Views facts of a server. A server that does not report its TIME is taken to continue as
     /// before.
-    pub fn view(
+    pub(super) fn viewed(
         &self,
         master: usize,
         facts: &Facts,
@@ -293,7 +291,7 @@ impl Masters {
         self.steps[master].task = None;
         let event = match said {
             Ok(AdmissionReply::Facts { facts, members }) => {
-                Event::Probed(self.view(master, facts, *members, cx.now))
+                Event::Probed(self.viewed(master, facts, *members, cx.now))
             }
             Ok(AdmissionReply::Script(reply)) => {
                 self.clear_step_failure(master);
@@ -329,23 +327,6 @@ impl Masters {
             Some(Task::Floors(nonce, _, answers)) => Event::Floors(nonce, answers),
         };
         self.learn(master, event, cx);
-    }
-
-    /// Plans the writes of an operator's order, from the records that were read.
-    ///
-    /// # Errors
-    /// Returns [`NoPlan`] if nothing may be written.
-    pub fn plan_init(
-        &mut self,
-        options: InitOptions,
-        listed: &Listed,
-        answers: &[Scored],
-        nonces: &[Nonce],
-        ours: &[Nonce],
-        now: Instant,
-    ) -> Result<InitPlan, NoPlan> {
-        let now = floor_millis(now);
-        self.admission.plan_init(options, listed, answers, nonces, ours, now)
     }
 
     /// Handles the reply of a script that an operator ordered.

@@ -1,8 +1,10 @@
 //! `Masters` as inputs and the news that follow.
 
 use redlock_core::Answer;
-use redlock_core::admission::{AdmissionOp, AdmissionReply, Identity, MEMBERS, Record, RunId};
-use redlock_core::{NodeEvent, Vote};
+use redlock_core::admission::{
+    AdmissionOp, AdmissionReply, Identity, MEMBERS, Nonce, Record, RunId,
+};
+use redlock_core::{Facts, NodeEvent, Vote};
 
 use super::*;
 use crate::client::ids::Asker;
@@ -47,7 +49,7 @@ impl Client {
 
     fn input(&mut self, input: impl FnOnce(&mut Masters, &mut Context<'_>)) -> Vec<News> {
         let (mut news, now) = (Vec::new(), at(self.now));
-        input(&mut self.masters, &mut Context { now, news: &mut news, nonce: || Nonce(7) });
+        input(&mut self.masters, &mut Context { now, news: &mut news, random: || 7 });
         news
     }
 

@@ -1,0 +1,126 @@
+//! Reports: the state of each master, for operators. Nothing is written.
+
+use redlock_core::admission::{AdmissionOp, AdmissionReply};
+use redlock_core::{Cause, Facts, Instant};
+
+use super::{Asker, Context, Told, View};
+use crate::master_set::MasterSet;
+use crate::quorum::lower_median;
+
+/// The reports that are being made.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Reports {
+    open: Vec<Report>,
+    number: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Report {
+    number: u32,
+    pending: MasterSet,
+    said: Vec<Option<Probed>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Probed {
+    facts: Facts,
+    members: Option<u32>,
+    at: Instant,
+    /// As of this answer. What comes later would not fit it.
+    standing: (Option<Cause>, Option<Cause>),
+}
+
+/// The state of one master.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ReportRow {
+    /// Why it does not vote. `None` if it votes.
+    pub why_not: Option<Cause>,
+    /// Why it gets no requests for new locks although it may vote.
+    pub why_no_locks: Option<Cause>,
+    /// What its server has reported. `None` if it did not answer.
+    pub server: Option<Server>,
+}
+
+/// What a server has reported.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Server {
+    /// Its facts.
+    pub facts: Facts,
+    /// How many members its ballot set has, if they were counted.
+    pub members: Option<u32>,
+    /// How far its clock is ahead of the median of the masters' clocks, in milliseconds.
+    pub clock_offset_ms: Option<i64>,
+}
+
+impl Reports {
+    pub(super) fn clear(&mut self) {
+        self.open.clear();
+    }
+
+    pub(super) fn begin(&mut self, view: &impl View, cx: &mut Context<'_>) -> u32 {
+        self.number = self.number.wrapping_add(1);
+        let (number, masters) = (self.number, view.count());
+        let pending: MasterSet = (0..masters).filter(|one| view.is_connected(*one)).collect();
+        self.open.push(Report { number, pending, said: vec![None; masters] });
+        let ask = |master| Told::Ask(master, AdmissionOp::ReadFacts.into(), Asker::Report(number));
+        cx.news.extend(pending.iter().map(ask));
+        if pending.is_empty() {
+            self.end(number, view, cx);
+        }
+        number
+    }
+
+    pub(super) fn answered(
+        &mut self,
+        number: u32,
+        master: usize,
+        said: Result<AdmissionReply, Cause>,
+        view: &impl View,
+        cx: &mut Context<'_>,
+    ) {
+        let mut open = self.open.iter_mut();
+        let Some(report) = open.find(|report| report.number == number) else { return };
+        if let Ok(AdmissionReply::Facts { facts, members }) = said {
+            let standing = standing(view, master, cx.now);
+            report.said[master] = Some(Probed { facts, members, at: cx.now, standing });
+        }
+        report.pending.remove(master);
+        if report.pending.is_empty() {
+            self.end(number, view, cx);
+        }
+    }
+
+    /// Completes a report: all masters have answered, or its time is over.
+    pub(super) fn end(&mut self, number: u32, view: &impl View, cx: &mut Context<'_>) {
+        let place = self.open.iter().position(|report| report.number == number);
+        let Some(place) = place else { return };
+        let Report { said, .. } = self.open.swap_remove(place);
+        let mut clocks: Vec<i64> = said.iter().flatten().filter_map(Probed::ahead).collect();
+        let median = lower_median(&mut clocks);
+        let row = |(master, said): (usize, Option<Probed>)| {
+            let known = said.as_ref().map(|said| said.standing.clone());
+            let (why_not, why_no_locks) = known.unwrap_or_else(|| standing(view, master, cx.now));
+            ReportRow { why_not, why_no_locks, server: said.map(|said| said.server(median)) }
+        };
+        let rows = said.into_iter().enumerate().map(row).collect();
+        cx.news.push(Told::Report(number, rows));
+    }
+}
+
+fn standing(view: &impl View, master: usize, now: Instant) -> (Option<Cause>, Option<Cause>) {
+    (view.why_not(master, now), view.why_no_locks(master))
+}
+
+impl Probed {
+    /// Returns how far the clock of the master is ahead of ours, which has no date.
+    fn ahead(&self) -> Option<i64> {
+        let time = self.facts.time_us? / 1_000;
+        let at = self.at.as_nanos() / 1_000_000;
+        i64::try_from(time).ok()?.checked_sub(i64::try_from(at).ok()?)
+    }
+
+    fn server(self, median: Option<i64>) -> Server {
+        let offset = self.ahead().zip(median).map(|(ahead, median)| ahead - median);
+        Server { facts: self.facts, members: self.members, clock_offset_ms: offset }
+    }
+}

@@ -48,11 +48,26 @@ impl Driver {
     pub(super) fn meeting_point(&self, id: RequestId, now: Instant) -> Option<usize> {
         let request = self.requests.get(id)?;
         let place = self.waiters.place(&request.key);
-        if request.ask == Ask::All && place.is_none() {
-            return None;
+        match (request.ask, place) {
+            (Ask::All, None) => None,
+            // The key is reserved at the master that has called.
+            (Ask::Called, Some(place)) if self.masters.may_meet(place, now) => Some(place),
+            _ => self.queues_at(&request.key, place, now),
         }
+    }
+
+    /// Where a process with this place in the queue of the key enters it next: where all meet, as
+    /// soon as a queue works there. One that met others elsewhere for a moment comes back.
+    pub(super) fn queues_at(
+        &self,
+        key: &Arc<[u8]>,
+        place: Option<usize>,
+        now: Instant,
+    ) -> Option<usize> {
         let place = place.filter(|at| self.masters.may_meet(*at, now));
-        place.or_else(|| self.meeting_point_of(&request.key, now))
+        let meets = self.meeting_point_of(key, now);
+        let works = meets.is_some_and(|at| self.queue_works(key, at, now));
+        place.filter(|_| !works).or(meets)
     }
 
     /// The queue that the attempt of this request asks to enter at the master `at`.
@@ -61,6 +76,7 @@ impl Driver {
         if !self.queue_works(&request.key, at, now) {
             return None;
         }
+        let former = self.waiters.place(&request.key).filter(|place| *place != at);
         let since = self.waiters.enter_at(&request.key, at).unwrap_or(request.asked_at);
         let meeting = Meeting {
             at,
@@ -71,6 +87,10 @@ impl Driver {
             has_failed: false,
             others_wait: false,
         };
+        if let Some(former) = former {
+            let key = request.key.clone();
+            self.give_up_place(&key, former, now);
+        }
         Some(Box::new(meeting))
     }
 

@@ -35,6 +35,29 @@ async fn two_meeting_points_starve_nobody_and_make_no_storm() {
     }
 }
 
+/// Processes to which the meeting point was slow for a moment meet at another master until that is
+/// over, and no longer: those that wait at two masters have unequal shares.
+#[tokio::test(start_paused = true)]
+async fn processes_that_met_elsewhere_for_a_moment_come_back() {
+    for seed in 0..8 {
+        let (at, masters) = (where_they_meet(seed).await, admitted(5, seed));
+        let clients: Vec<_> = (0..4).map(|number| process(&masters, seed * 100 + number)).collect();
+        let slow = clients.iter().take(2).map(|(client, _)| client[at].clone());
+        let slow: Vec<_> = slow.collect();
+        let faults = tokio::spawn(async move {
+            sleep(ms(500)).await;
+            slow.iter().for_each(|master| master.delay(ms(100)..=ms(100), ms(0)..=ms(1)));
+            sleep(ms(300)).await;
+            slow.iter().for_each(|master| master.delay(ms(0)..=ms(1), ms(0)..=ms(1)));
+        });
+        let got = come_again(&masters, &clients, ms(40), 20).await;
+        faults.await.unwrap();
+        let grants = || got.iter().map(|one| one.grants);
+        let (least, most) = (grants().min().unwrap(), grants().max().unwrap());
+        assert!(least * 10 >= most * 8, "seed {seed}: {got:?}");
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     Paused,

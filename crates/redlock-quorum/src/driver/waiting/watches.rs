@@ -67,9 +67,7 @@ impl Driver {
         let (moment, time) = (self.moment(id, now), self.answer_time());
         let op = self.op_for_a_place(id, now);
         let Some(queue) = self.waiters.queues.get(id) else { return };
-        let place = queue.waiting.place();
-        let meets = || self.meeting_point_of(&queue.key, now);
-        let at = place.filter(|at| self.masters.may_meet(*at, now)).or_else(meets);
+        let at = self.queues_at(&queue.key, queue.waiting.place(), now);
         let works = |at: &usize| !self.waiters.broken.has(&queue.key, *at, now);
         let at = at.filter(|at| self.masters.has_queue(*at) && works(at));
         let Some(queue) = self.waiters.queues.get_mut(id) else { return };

@@ -6,6 +6,7 @@ mod hand_over;
 mod kept_futures;
 mod load;
 mod long_holds;
+mod lost_rights;
 mod no_quorum;
 mod queues;
 

@@ -200,7 +200,10 @@ impl Node for RedisNode {
         for (op, slot) in requests.drain(..) {
             match wire.why_refused(&op) {
                 None => waker = wire.push(op, slot).or(waker),
-                Some(cause) => refused.push((slot, cause)),
+                Some(cause) => {
+                    waker = wire.test_release(slot.sent_at()).or(waker);
+                    refused.push((slot, cause));
+                }
             }
         }
         drop(wire);

@@ -131,13 +131,18 @@ impl Failed {
 
     /// Returns `true` if a release needs the command, and the server lacks or denies it.
     fn hinders_release(&self) -> bool {
-        let is_needed = ["EVAL", "GET", "DEL"].contains(&&*self.command);
-        // A user may be denied the key of the probe, which is no lock, and have those of locks.
-        let is_about_key = self.error.contains("access");
-        let kind = ServerError::of(&self.error);
-        let is_lacking = matches!(kind, ServerError::Denied | ServerError::UnknownCommand);
-        is_needed && is_lacking && !is_about_key
+        RELEASES_WITH.contains(&&*self.command) && lacks_command(&self.error)
     }
+}
+
+/// The commands that a release needs. Its own command of some servers is used where it is allowed.
+const RELEASES_WITH: [&str; 3] = ["EVAL", "GET", "DEL"];
+
+/// Whether the server lacks or denies a command. A user may be denied the key of a probe, which is
+/// no lock, and have those of locks.
+fn lacks_command(error: &str) -> bool {
+    let kind = ServerError::of(error);
+    matches!(kind, ServerError::Denied | ServerError::UnknownCommand) && !error.contains("access")
 }
 
 /// The names of further commands, so that one fix is enough.
@@ -174,9 +179,32 @@ pub(super) fn no_release(reply: &Value) -> Option<String> {
     let Failed { command, error } = failed.iter().find(|it| it.hinders_release())?;
     let others = failed.iter().map(|it| &it.command).filter(|other| *other != command);
     let others = and_others(&others.cloned().collect::<Vec<_>>());
-    Some(format!(
-        "{error}: without {command} no lock can be released, so no lock is acquired{others}"
-    ))
+    Some(without(command, error) + &others)
+}
+
+/// Why no lock can be released any more, from the answer to any request.
+pub(super) fn lost_release(op: &Op, answer: &Answer) -> Option<String> {
+    let Verdict::Unknown(Cause::ErrorReply(error)) = &answer.verdict else { return None };
+    let releases = matches!(op.verb(), Verb::Release | Verb::Leave { .. } | Verb::Reserve { .. });
+    let lower = error.to_ascii_lowercase();
+    let named = RELEASES_WITH.iter().find(|command| {
+        let command = command.to_ascii_lowercase();
+        lower.contains(&format!("'{command}'")) || lower.contains(&format!("'{command}sha'"))
+    });
+    // Servers name the script behind some errors.
+    let error = error.split(" script: ").next().unwrap_or(error);
+    match named {
+        _ if !lacks_command(error) => None,
+        Some(command) => Some(without(command, error)),
+        None if releases => {
+            Some(format!("{error}: no lock can be released, so no lock is acquired"))
+        }
+        None => None,
+    }
+}
+
+fn without(command: &str, error: &str) -> String {
+    format!("{error}: without {command} no lock can be released, so no lock is acquired")
 }
 
 #[cfg(test)]
@@ -224,6 +252,26 @@ mod tests {
             Some("TIME is refused: NOPERM no; ZRANK failed, too"),
             "all commands that last are named"
         );
+    }
+
+    #[test]
+    fn a_right_that_a_release_needs_is_found_missing_in_any_answer() {
+        let why = |op: &Op, error: &str| {
+            lost_release(op, &Answer::unknown(Cause::of_error_reply(error.into())))
+        };
+        let (watch, release) = (Op::watch(*b"k"), Op::release(*b"k", crate::Token::random(None)));
+        for (command, name) in [("evalsha", "EVAL"), ("eval", "EVAL"), ("get", "GET")] {
+            let error =
+                format!("NOPERM this user has no permissions to run the '{command}' command");
+            assert!(why(&watch, &error).unwrap().contains(&format!("without {name} no lock")));
+        }
+        let in_script = "ERR The user executing the script can't run this command or subcommand";
+        assert!(why(&release, in_script).is_some());
+        for other in
+            [in_script, "NOPERM no 'zadd'", "OOM full", "NOPERM No permissions to access a key"]
+        {
+            assert_eq!(why(&watch, other), None, "{other}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 mod admission;
 mod parts;
+mod releases;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use std::task::Waker;
 use redis::Value;
 
 use self::admission::Counting;
+use self::releases::Releases;
 use super::admission::InHand;
 use super::ballots::Replies;
 use super::encode::{self, Loaded, Native};
@@ -48,8 +50,8 @@ pub(super) struct Wire {
     replies: Replies,
     /// Why no shared queue can be used, see [`Facts::no_queue`].
     no_queue: Option<String>,
-    /// Why no lock can be released: nothing is acquired then.
-    no_release: Option<String>,
+    /// Whether locks can be released.
+    releases: Releases,
     /// On whose channel this connection listens.
     listens_for: Option<QueueTicket>,
     /// Why the server takes no ballots, from its answer when the connection was made.
@@ -86,6 +88,8 @@ enum Pending {
     TrackNext(Instant),
     /// Our own question for the server's role, and when it was asked.
     Role(Instant),
+    /// Our own test of the rights that a release needs, and when it was made.
+    Release(Instant),
     /// A request about admission.
     Admission(Box<InHand>),
     /// Its last part, where it reads facts.
@@ -165,7 +169,7 @@ impl Wire {
             set: None,
             replies: Replies::default(),
             no_queue: None,
-            no_release: None,
+            releases: Releases::default(),
             listens_for: None,
             no_ballots: None,
             reads: 0,
@@ -255,6 +259,7 @@ impl Wire {
     }
 
     fn vote(&mut self, op: &Op, slot: VoteSlot, answer: Answer) -> Settled {
+        self.learn_of_releases(op, &answer, slot.sent_at());
         match queues::denial(op, &answer) {
             Some(why) => {
                 self.no_queue = Some(why.clone());
@@ -280,6 +285,7 @@ impl Wire {
             Pending::TrackNext(at)
             | Pending::Subscribe(at)
             | Pending::Role(at)
+            | Pending::Release(at)
             | Pending::Members(at, _) => *at,
             Pending::Admission(in_hand) => in_hand.slot.sent_at(),
             Pending::Count(counting) => counting.slot.sent_at(),
@@ -342,6 +348,7 @@ impl Wire {
             Some(Pending::TrackNext(_)) => return Settled::More,
             Some(Pending::Subscribe(_)) => return self.settle_subscribe(reply),
             Some(Pending::Role(_)) => return Settled::Role(reply),
+            Some(Pending::Release(_)) => return self.settle_release_test(&reply),
             Some(Pending::Admission(in_hand)) => return self.settle_admission(in_hand, reply),
             Some(Pending::Count(counting)) => return self.settle_count(*counting, &reply),
             Some(Pending::Members(_, run)) => {
@@ -380,7 +387,7 @@ impl Wire {
     /// The members of its ballot set are counted behind the handshake: nothing waits for that.
     pub(super) fn up(&mut self, server: handshake::Identity, now: Instant) -> Facts {
         let handshake::Identity { facts, client_id, native, no_release } = server;
-        self.no_release = no_release;
+        self.releases = Releases::new(no_release);
         self.native = native;
         (self.tracks, self.has_barrier) = (facts.tracks, facts.has_barrier);
         self.no_ballots.clone_from(&facts.no_ballots);

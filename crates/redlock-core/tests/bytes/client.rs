@@ -136,7 +136,13 @@ impl Client {
     }
 
     pub(crate) fn submit(&self, ticket: u128, op: Op) {
-        let slot = VoteSlot::new(self.sink.clone(), 0, ticket, self.clock.now());
+        self.submit_after(Duration::ZERO, ticket, op);
+    }
+
+    /// A request that is made after this time, as far as the node knows.
+    pub(crate) fn submit_after(&self, later: Duration, ticket: u128, op: Op) {
+        let sent_at = self.clock.now().saturating_add(later);
+        let slot = VoteSlot::new(self.sink.clone(), 0, ticket, sent_at);
         self.node.submit(op, slot);
     }
 

@@ -1,5 +1,7 @@
 //! Shared queues: what is sent for them, and every way in which that is answered.
 
+use std::time::Duration;
+
 use redlock_core::{
     Answer, Ballot, Balloted, Bid, Call, Cause, Entry, Exit, Leaving, Member, Node, NodeEvent, Op,
     QueueTicket, Queued, Resource, SharedQueue, Verdict,
@@ -161,7 +163,7 @@ async fn the_first_entry_of_a_connection_subscribes_and_that_has_no_reply() {
     client.submit(1, enter());
     assert_eq!(peer.expect("EVALSHA").await[2..], arguments);
     peer.say("*5\r\n:0\r\n:4\r\n:3\r\n$1\r\na\r\n:50\r\n").await;
-    let fifty = Some(std::time::Duration::from_millis(50));
+    let fifty = Some(Duration::from_millis(50));
     let refused = Answer::held(Some(b"a"), fifty);
     let refused = refused.with_queued(Queued { waiters: 4, rank: Some(3) });
     assert_eq!(client.answer().await, refused);
@@ -218,6 +220,36 @@ async fn a_right_that_is_taken_away_is_reported_before_the_answer() {
     let denied = Cause::ErrorReply("NOPERM no ZCARD".into());
     assert_eq!(client.answer().await, Answer::unknown(denied));
     assert_eq!(client.event().await, NodeEvent::NoQueue("NOPERM no ZCARD".into()));
+}
+
+/// The right is tested again when a lock is wanted, so that a connection does not refuse for ever.
+#[tokio::test]
+async fn without_the_right_to_release_nothing_is_acquired_until_it_is_given_back() {
+    let (_server, mut peer, mut client) = connected().await;
+    client.submit(0, Op::release(*b"p:k", token()));
+    peer.expect("EVAL").await;
+    peer.say("-NOPERM this user has no permissions to run the 'eval' command\r\n").await;
+    client.answer().await;
+    let refused = |answer: Answer| {
+        let said = answer.verdict.to_string();
+        assert!(!answer.sent && said.contains("without EVAL no lock can be released"), "{said}");
+    };
+    let acquire = || Op::acquire(*b"p:k", token(), 1_000);
+    client.submit(1, acquire());
+    refused(client.answer().await);
+    client.submit_after(Duration::from_secs(2), 2, acquire());
+    refused(client.answer().await);
+    assert!(peer.expect("EVAL").await[1].contains("{'GET', 'DEL'}"));
+    client.submit(3, acquire());
+    refused(client.answer().await);
+    peer.say(":1\r\n").await;
+    // The reply to the next request comes after that.
+    client.submit(4, Op::release(*b"p:k", token()));
+    peer.command().await;
+    peer.say(":0\r\n").await;
+    client.answer().await;
+    client.submit(5, acquire());
+    assert_eq!(peer.command().await.unwrap()[0], "SET");
 }
 
 #[tokio::test]

@@ -16,8 +16,7 @@ impl Wire {
     pub(in crate::redis) fn why_refused(&self, op: &Op) -> Option<Cause> {
         let no_queue = self.no_queue.as_ref().filter(|_| op.entry().is_some());
         let no_queue = no_queue.map(|why| Cause::NotSent(format!("no queue: {why}").into()));
-        let no_release = self.no_release.clone().filter(|_| sets_key(op.verb()));
-        let no_release = no_release.map(Cause::of_error_reply);
+        let no_release = self.why_not_released(op);
         let is_about_set = matches!(op.verb(), Verb::Ballot | Verb::Score);
         let no_set = (is_about_set && self.set.is_none()).then(ballots::too_early);
         self.obstacle().or(no_release).or(no_queue).or_else(|| self.lacks_namespace(op)).or(no_set)
@@ -127,10 +126,4 @@ impl Wire {
 fn is_script_unknown(answer: &Answer) -> bool {
     matches!(&answer.verdict, Verdict::Unknown(Cause::ErrorReply(text))
         if ServerError::of(text) == ServerError::NoScript)
-}
-
-/// Whether a request leaves a key that has to be released.
-fn sets_key(verb: Verb) -> bool {
-    use Verb::{Acquire, Enter, GiveBack, Take};
-    matches!(verb, Acquire { .. } | Enter { .. } | Take { .. } | GiveBack { .. })
 }

@@ -1,0 +1,70 @@
+//! Locks that the user of this connection cannot release: none of them is acquired.
+
+use std::task::Waker;
+use std::time::Duration;
+
+use redis::Value;
+
+use super::super::queues;
+use super::{Pending, Settled, Wire};
+use crate::{Answer, Cause, Instant, Op, Verb};
+
+/// A missing right is tested again after this time, if a lock is wanted.
+const TEST_AGAIN: Duration = Duration::from_secs(1);
+
+/// Whether locks can be released.
+#[derive(Default)]
+pub(super) struct Releases {
+    /// Why not: nothing is acquired then.
+    denied: Option<String>,
+    /// When that was learned, or tested last.
+    tested_at: Option<Instant>,
+}
+
+impl Releases {
+    /// The state of a new connection, which has just been tested.
+    pub(super) fn new(denied: Option<String>) -> Self {
+        Self { denied, tested_at: None }
+    }
+}
+
+impl Wire {
+    /// Why a request that leaves a key is not sent.
+    pub(super) fn why_not_released(&self, op: &Op) -> Option<Cause> {
+        let denied = self.releases.denied.as_ref().filter(|_| sets_key(op.verb()))?;
+        Some(Cause::of_error_reply(denied.clone()))
+    }
+
+    /// The answer to a request may show that a right was taken away.
+    pub(super) fn learn_of_releases(&mut self, op: &Op, answer: &Answer, sent_at: Instant) {
+        if let Some(why) = queues::lost_release(op, answer) {
+            self.releases = Releases { denied: Some(why), tested_at: Some(sent_at) };
+        }
+    }
+
+    /// A request was refused at this instant. If the reason is a missing right, the server is asked
+    /// whether it is still missing, at most once a second. Returns the waker of the connection.
+    pub(in crate::redis) fn test_release(&mut self, now: Instant) -> Option<Waker> {
+        let is_due = self.releases.tested_at.is_none_or(|at| now >= at.saturating_add(TEST_AGAIN));
+        if self.releases.denied.is_none() || !is_due || self.obstacle().is_some() {
+            return None;
+        }
+        self.releases.tested_at = Some(now);
+        let probe = queues::release_probe(self.namespace.as_deref()?);
+        self.out.extend_from_slice(&probe.get_packed_command());
+        self.in_flight.push_back(Pending::Release(now));
+        self.waker.take()
+    }
+
+    /// The answer to that.
+    pub(super) fn settle_release_test(&mut self, reply: &Value) -> Settled {
+        self.releases.denied = queues::no_release(reply);
+        Settled::More
+    }
+}
+
+/// Whether a request leaves a key that has to be released.
+fn sets_key(verb: Verb) -> bool {
+    use Verb::{Acquire, Enter, GiveBack, Take};
+    matches!(verb, Acquire { .. } | Enter { .. } | Take { .. } | GiveBack { .. })
+}

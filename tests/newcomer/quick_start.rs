@@ -27,6 +27,7 @@ fn shell(script: &str) -> Command {
             command.env_remove(name);
         }
     }
+    command.env("REDLOCK_CONFIG", "/dev/null");
     command
 }
 

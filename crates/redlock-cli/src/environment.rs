@@ -52,7 +52,7 @@ impl Environment {
         if args.pass_nodes {
             set.extend(masters(global));
         } else {
-            removed.extend(SECRETS);
+            removed.extend(access());
         }
         Self { set, removed }
     }
@@ -88,6 +88,11 @@ fn masters(global: &Global) -> impl Iterator<Item = (&'static str, OsString)> {
     given.into_iter().filter_map(|(name, value)| Some((name, value?)))
 }
 
+/// What a command must not inherit: where the masters are, and how to log in to them.
+fn access() -> impl Iterator<Item = &'static str> {
+    variables::SETTINGS.iter().filter(|setting| setting.is_access).map(|setting| setting.name)
+}
+
 fn word(quarantine: Quarantine) -> &'static str {
     match quarantine {
         Quarantine::On => "on",
@@ -97,12 +102,3 @@ fn word(quarantine: Quarantine) -> &'static str {
 
 const KEY: &str = "REDLOCK_KEY";
 const FENCING_TOKEN: &str = "REDLOCK_FENCING_TOKEN";
-
-/// What a command must not inherit: where the masters are, and how to log in to them.
-const SECRETS: [&str; 5] = [
-    variables::NODES,
-    variables::NODES_FILE,
-    variables::TLS_CA.name(),
-    variables::TLS_CERT.name(),
-    variables::TLS_KEY.name(),
-];

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use redlock_quorum::environment::{self, Environment, Variable};
+use redlock_quorum::environment::{self, Environment, Master, Named, Source, Variable};
 use redlock_quorum::{BuildError, Quarantine};
 
 use crate::duration;
@@ -86,9 +86,12 @@ pub(crate) struct Global {
     /// exits with 0 or with the code of -E
     #[arg(short, long, global = true, help_heading = None::<&str>)]
     pub(crate) quiet: bool,
-    /// The variables that values were taken from.
+    /// The masters, of whatever names them.
     #[arg(skip)]
-    variables: Vec<&'static str>,
+    pub(crate) named: Named,
+    /// The variables whose values no option gave, and what gave each.
+    #[arg(skip)]
+    sources: Vec<(&'static str, Source)>,
 }
 
 fn quarantine(text: String) -> Result<Quarantine, BuildError> {
@@ -96,49 +99,68 @@ fn quarantine(text: String) -> Result<Quarantine, BuildError> {
 }
 
 impl Global {
-    /// What a command takes from the environment that starts masters of its own.
+    /// What a command takes from the environment that starts masters of its own. It reads no file
+    /// of this host.
     ///
     /// # Errors
     /// As [`fill`](Self::fill).
     pub(crate) fn fill_namespace(&mut self) -> Result<(), Failure> {
-        let variables = &mut self.variables;
-        fill(variables, &environment::PREFIX, &mut self.prefix)?;
-        fill(variables, &environment::MAX_TTL, &mut self.max_ttl)
+        self.fill_namespace_from(&Environment::of_process())
     }
 
-    /// Takes from the environment what the command line leaves open. An empty variable counts as
-    /// unset: that is how units and manifests switch one off.
+    fn fill_namespace_from(&mut self, environment: &Environment<'_>) -> Result<(), Failure> {
+        let mut fill = Fill { environment, sources: &mut self.sources };
+        fill.with(&environment::PREFIX, &mut self.prefix)?;
+        fill.with(&environment::MAX_TTL, &mut self.max_ttl)
+    }
+
+    /// Takes from the environment, and then from the configuration file, what the command line
+    /// leaves open. An empty variable counts as unset: that is how units and manifests switch one
+    /// off.
     ///
     /// # Errors
-    /// Wrong usage, with the name of the variable, when a value cannot be read.
+    /// Wrong usage, with the name of the variable or the line of the file, when a value cannot be
+    /// read.
     pub(crate) fn fill(&mut self) -> Result<(), Failure> {
-        self.fill_namespace()?;
-        let variables = &mut self.variables;
-        fill(variables, &environment::NODE_TIMEOUT, &mut self.node_timeout)?;
-        fill(variables, &environment::QUARANTINE, &mut self.quarantine)?;
+        let environment = &Environment::of_process().with_file()?;
+        self.fill_namespace_from(environment)?;
+        let mut fill = Fill { environment, sources: &mut self.sources };
+        fill.with(&environment::NODE_TIMEOUT, &mut self.node_timeout)?;
+        fill.with(&environment::QUARANTINE, &mut self.quarantine)?;
         let mut plain = self.plain.then_some(true);
-        fill(variables, &environment::PLAIN, &mut plain)?;
+        fill.with(&environment::PLAIN, &mut plain)?;
         self.plain = plain.unwrap_or(false);
         let mut queue = self.no_queue.then_some(false);
-        fill(variables, &environment::QUEUE, &mut queue)?;
+        fill.with(&environment::QUEUE, &mut queue)?;
         self.no_queue = queue == Some(false);
-        fill(variables, &environment::LABEL, &mut self.label)?;
-        fill(variables, &environment::TLS_CA, &mut self.tls_ca)?;
-        fill(variables, &environment::TLS_CERT, &mut self.tls_cert)?;
-        fill(variables, &environment::TLS_KEY, &mut self.tls_key)
+        fill.with(&environment::LABEL, &mut self.label)?;
+        fill.with(&environment::TLS_CA, &mut self.tls_ca)?;
+        fill.with(&environment::TLS_CERT, &mut self.tls_cert)?;
+        fill.with(&environment::TLS_KEY, &mut self.tls_key)?;
+        self.named = self.masters(environment)?;
+        Ok(())
     }
 
-    /// What a value was given by: the variable, or the option of the same meaning.
-    pub(crate) fn origin<T>(&self, variable: &Variable<T>) -> String {
-        match self.is_from_environment(variable) {
-            true => variable.name().into(),
-            false => variable.option(),
+    /// The masters: of the command line, else of the environment, else of the file.
+    fn masters(&self, environment: &Environment<'_>) -> Result<Named, BuildError> {
+        if self.nodes.is_empty() {
+            return environment.masters();
         }
+        let given = self.nodes.iter();
+        let masters = given.map(|url| Master { url: url.clone(), origin: "--node".into() });
+        let masters = masters.collect();
+        Ok(Named { masters, name: environment::NODES, source: Source::Option, file: None })
     }
 
-    /// Whether a value was taken from the environment.
-    pub(crate) fn is_from_environment<T>(&self, variable: &Variable<T>) -> bool {
-        self.variables.contains(&variable.name())
+    /// What gave the value of a variable.
+    pub(crate) fn source<T>(&self, variable: &Variable<T>) -> &Source {
+        let given = self.sources.iter().find(|(name, _)| *name == variable.name());
+        given.map_or(&Source::Option, |(_, source)| source)
+    }
+
+    /// What a value was given by: the option, the variable, or the line of the file.
+    pub(crate) fn origin<T>(&self, variable: &Variable<T>) -> String {
+        self.source(variable).origin(variable.name())
     }
 
     /// On, unless it was given as off.
@@ -152,17 +174,21 @@ pub(crate) fn variable(name: &str) -> Option<OsString> {
     Environment::of_process().get(name)
 }
 
-fn fill<T>(
-    variables: &mut Vec<&'static str>,
-    variable: &Variable<T>,
-    slot: &mut Option<T>,
-) -> Result<(), Failure> {
-    if slot.is_some() {
-        return Ok(());
+/// Takes what the command line leaves open, and notes what gave it.
+struct Fill<'a> {
+    environment: &'a Environment<'a>,
+    sources: &'a mut Vec<(&'static str, Source)>,
+}
+
+impl Fill<'_> {
+    fn with<T>(&mut self, variable: &Variable<T>, slot: &mut Option<T>) -> Result<(), Failure> {
+        if slot.is_some() {
+            return Ok(());
+        }
+        if let Some((value, source)) = self.environment.value(variable)? {
+            *slot = Some(value);
+            self.sources.push((variable.name(), source));
+        }
+        Ok(())
     }
-    *slot = Environment::of_process().value(variable)?;
-    if slot.is_some() {
-        variables.push(variable.name());
-    }
-    Ok(())
 }

@@ -69,7 +69,15 @@ Environment:
                         REDLOCK_NODES_FILE
   REDLOCK_PLAIN         1 for --plain, 0 for the default
   REDLOCK_QUEUE         off for --no-queue, on for the default
+  REDLOCK_CONFIG        the configuration file [default: /etc/redlock/config]
   Empty variables are ignored.
+
+Configuration file:
+  /etc/redlock/config, or the file that REDLOCK_CONFIG names, gives what options and variables
+  leave open. A line is NAME=VALUE with one of the variables above, without quotes or expansion.
+  Blank lines and lines that begin with # are skipped. The masters are one setting: if --node or a
+  variable names them, the file does not. `redlock doctor` prints the source of each value.
+  `redlock dev` reads no file.
 
 Answers of the masters:
   granted, held (with its TTL), free, not ours, pending (no answer was needed), or
@@ -312,6 +320,13 @@ Exit codes: 0 stopped, 64 usage, 69 the masters cannot be started.";
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_variable_is_named() {
+        for setting in redlock_quorum::environment::SETTINGS {
+            assert!(LONG.contains(&format!("  {}", setting.name)), "{setting:?}");
+        }
+    }
 
     #[test]
     fn no_line_is_too_long_for_a_terminal() {

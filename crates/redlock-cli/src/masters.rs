@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use anyhow::anyhow;
 use redlock_quorum::commands::Uses;
-use redlock_quorum::environment::{self, Environment, Master, Pem, PemFile, PemFiles};
+use redlock_quorum::environment::{self, Environment, Master, Pem, PemFile, PemFiles, Source};
 use redlock_quorum::{BuildError, Quarantine, Redlock, RedlockBuilder};
 
 use crate::exit::Failure;
@@ -39,12 +39,12 @@ impl Masters {
 /// The builder that also knows which variables its values came from. What an option gave is named
 /// well enough by the error itself.
 pub(crate) fn traced(mut builder: RedlockBuilder, global: &Global) -> RedlockBuilder {
-    if global.is_from_environment(&environment::PREFIX) {
-        builder = builder.given_by(&environment::PREFIX, environment::PREFIX.name());
+    if *global.source(&environment::PREFIX) != Source::Option {
+        builder = builder.given_by(&environment::PREFIX, global.origin(&environment::PREFIX));
     }
     for variable in [environment::MAX_TTL, environment::NODE_TIMEOUT] {
-        if global.is_from_environment(&variable) {
-            builder = builder.given_by(&variable, variable.name());
+        if *global.source(&variable) != Source::Option {
+            builder = builder.given_by(&variable, global.origin(&variable));
         }
     }
     builder
@@ -69,16 +69,11 @@ pub(crate) fn ca(global: &Global) -> String {
     pem_files(global).ca.as_ref().map_or_else(system, file)
 }
 
-/// The masters: of the command line, else of the environment.
 fn nodes(global: &Global) -> Result<Vec<Master>, Failure> {
-    if !global.nodes.is_empty() {
-        let given = global.nodes.iter();
-        let given = given.map(|url| Master { url: url.clone(), origin: "--node".into() });
-        return Ok(given.collect());
+    match global.named.masters.clone() {
+        nodes if nodes.is_empty() => Err(none_named(Environment::of_process().is_below_run())),
+        nodes => Ok(nodes),
     }
-    let environment = Environment::of_process();
-    let nodes = environment.masters()?;
-    if nodes.is_empty() { Err(none_named(environment.is_below_run())) } else { Ok(nodes) }
 }
 
 fn none_named(below_run: bool) -> Failure {
@@ -86,8 +81,9 @@ fn none_named(below_run: bool) -> Failure {
         return BuildError::NoneNamed { below_run }.into();
     }
     Failure::usage(anyhow!(
-        "no masters configured: set REDLOCK_NODES or REDLOCK_NODES_FILE, or pass --node URL for \
-            each; `redlock dev` starts local ones"
+        "no masters configured: set REDLOCK_NODES or REDLOCK_NODES_FILE in the environment or in \
+            {}, or pass --node URL for each; `redlock dev` starts local ones",
+        environment::DEFAULT_FILE
     ))
 }
 

@@ -216,10 +216,11 @@ pub enum BuildError {
         /// environment of its command.
         below_run: bool,
     },
-    /// An environment variable, or a file that it names, cannot be read.
+    /// An environment variable, a file that it names, or a line of the configuration file cannot be
+    /// read.
     #[error("{name}: {why}")]
     Variable {
-        /// The variable, or the option of the command that replaced it.
+        /// The variable, the option of the command that replaced it, or the line of the file.
         name: String,
         /// What is wrong with the value.
         why: String,
@@ -306,7 +307,8 @@ fn none_named(below_run: bool) -> &'static str {
         "`redlock run` removes REDLOCK_NODES and REDLOCK_NODES_FILE from the environment of its \
          command; use `redlock run --pass-nodes` to keep them"
     } else {
-        "set REDLOCK_NODES or REDLOCK_NODES_FILE; `redlock dev` starts local ones"
+        "set REDLOCK_NODES or REDLOCK_NODES_FILE in the environment or in /etc/redlock/config; \
+         `redlock dev` starts local ones"
     }
 }
 

@@ -58,7 +58,7 @@ pub(crate) fn show(redlock: &Path, nodes: &str, file: &Path) -> Result<()> {
 fn add(redlock: &Path, nodes: &str, file: &Path) -> Result<()> {
     let mut add = Command::new(redlock);
     add.args(["run", KEY, "--wait", "60s", "--"]).arg(env::current_exe()?).arg("add").arg(file);
-    let added = add.env("REDLOCK_NODES", nodes).output()?;
+    let added = add.env("REDLOCK_NODES", nodes).env("REDLOCK_CONFIG", "/dev/null").output()?;
     ensure!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr).trim());
     Ok(())
 }
@@ -67,7 +67,7 @@ fn add(redlock: &Path, nodes: &str, file: &Path) -> Result<()> {
 fn acquire(redlock: &Path, nodes: &str) -> Result<String> {
     let mut acquire = Command::new(redlock);
     acquire.args(["acquire", KEY, "--ttl", "1s", "--wait", "60s"]).env("REDLOCK_NODES", nodes);
-    let acquired = acquire.output()?;
+    let acquired = acquire.env("REDLOCK_CONFIG", "/dev/null").output()?;
     ensure!(acquired.status.success(), "{}", String::from_utf8_lossy(&acquired.stderr).trim());
     let line = String::from_utf8_lossy(&acquired.stdout).into_owned();
     Ok(line.split(' ').nth(1).context("no fencing token was printed")?.to_owned())

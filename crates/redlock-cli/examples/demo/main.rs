@@ -132,6 +132,7 @@ impl Stage {
             .arg("add")
             .arg(&self.file)
             .env("REDLOCK_NODES", &self.nodes)
+            .env("REDLOCK_CONFIG", "/dev/null")
             .stdin(Stdio::null())
             .output()?;
         let ended = since_epoch();

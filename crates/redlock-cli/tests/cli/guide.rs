@@ -63,7 +63,10 @@ fn on_host(
     program: impl AsRef<std::ffi::OsStr>,
 ) -> Command {
     let mut command = Command::new(program);
-    command.env_clear().env("REDLOCK_NODES", servers.urls().join(","));
+    command
+        .env_clear()
+        .env("REDLOCK_CONFIG", "/dev/null")
+        .env("REDLOCK_NODES", servers.urls().join(","));
     command.env("REDLOCK_NODE_TIMEOUT", NODE_TIMEOUT).current_dir(host.file(""));
     let path = format!("{}:/usr/local/bin:/usr/bin:/bin", host.file("").display());
     command.env("PATH", path).stdin(std::process::Stdio::null());

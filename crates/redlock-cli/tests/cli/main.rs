@@ -5,6 +5,7 @@
 mod admission;
 mod answers;
 mod clocks;
+mod config;
 mod contention;
 mod dev;
 mod doctor;

@@ -61,7 +61,7 @@ pub(crate) fn undisturbed(program: &str) -> Command {
 /// master.
 pub(crate) const NODE_TIMEOUT: &str = "1200ms";
 
-/// A command without settings from the environment of the test. The node timeout is long, but no
+/// A command without settings from the environment of the test or a file of this host. The node timeout is long, but no
 /// longer than a short TTL allows.
 pub(crate) fn bare<const N: usize>(words: [&str; N]) -> Command {
     let mut command = undisturbed(env!("CARGO_BIN_EXE_redlock"));
@@ -71,7 +71,7 @@ pub(crate) fn bare<const N: usize>(words: [&str; N]) -> Command {
         }
     }
     let longest = if words.contains(&"--ttl") { "500ms" } else { NODE_TIMEOUT };
-    command.env("REDLOCK_NODE_TIMEOUT", longest);
+    command.env("REDLOCK_NODE_TIMEOUT", longest).env("REDLOCK_CONFIG", "/dev/null");
     command.args(words).stdin(Stdio::null());
     command
 }

@@ -10,7 +10,7 @@ use crate::settings::BuildError;
 
 impl Environment<'_> {
     fn builder(&self) -> Result<RedlockBuilder, BuildError> {
-        let masters = self.masters()?;
+        let masters = self.masters()?.masters;
         if masters.is_empty() {
             return Err(BuildError::NoneNamed { below_run: self.is_below_run() });
         }
@@ -31,14 +31,17 @@ impl Environment<'_> {
         set: impl FnOnce(RedlockBuilder, T) -> RedlockBuilder,
     ) -> Result<RedlockBuilder, BuildError> {
         match self.value(variable)? {
-            Some(value) => Ok(set(builder, value).given_by(variable, variable.name())),
+            Some((value, source)) => {
+                Ok(set(builder, value).given_by(variable, source.origin(variable.name())))
+            }
             None => Ok(builder),
         }
     }
 }
 
 impl RedlockBuilder {
-    /// A builder with the settings of the environment, from the variables of the `redlock` command:
+    /// A builder with the settings of the environment and of this host's configuration file, from
+    /// the variables of the `redlock` command:
     ///
     /// | variable | |
     /// |---|---|
@@ -53,16 +56,20 @@ impl RedlockBuilder {
     /// | `REDLOCK_LABEL` | [`label`](Self::label); without it `user@host:pid` |
     /// | `REDLOCK_TLS_CA`, `REDLOCK_TLS_CERT`, `REDLOCK_TLS_KEY` | PEM files, for [`tls`](Self::tls) |
     ///
-    /// An empty variable counts as unset. With the same variables a service and its cron jobs agree
-    /// on all settings that they must share. A setting that is made on the builder afterwards
-    /// replaces the variable.
+    /// An empty variable counts as unset. What the environment leaves open is read from
+    /// `/etc/redlock/config`, or from the file that `REDLOCK_CONFIG` names. It has the same
+    /// variables, one `NAME=VALUE` on each line. The masters are one setting: if the environment
+    /// names them by either variable, the file does not count.
+    ///
+    /// With the same file a service and its cron jobs agree on all settings that they must share. A
+    /// setting that is made on the builder afterwards replaces the variable.
     ///
     /// # Errors
-    /// [`BuildError`] with the name of the variable when no masters are named, a file cannot be
-    /// read or a value cannot be used; for a value that is out of range, [`build`](Self::build)
+    /// [`BuildError`] with the name of the variable or the line of the file when no masters are
+    /// named, a file cannot be read or a value cannot be used; for a value that is out of range, [`build`](Self::build)
     /// returns the error.
     pub fn from_env() -> Result<Self, BuildError> {
-        Environment::of_process().builder()
+        Environment::of_process().with_file()?.builder()
     }
 }
 

@@ -62,7 +62,7 @@ mod tests {
     fn user_is_named_by_the_environment_first() {
         let named = |variables: &'static [(&str, &str)]| {
             let value = |name: &str| variables.iter().find(|(known, _)| *known == name);
-            user(&Environment { lookup: &|name| value(name).map(|(_, value)| value.into()) })
+            user(&Environment::of(&|name| value(name).map(|(_, value)| value.into())))
         };
         assert_eq!(named(&[("LOGNAME", "ann"), ("USER", "bob")]), "ann");
         assert_eq!(named(&[("LOGNAME", ""), ("USER", "bob")]), "bob");

@@ -1,9 +1,11 @@
 //! `Master`: one master, and the place that named it.
 
-use std::path::Path;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 use crate::environment::lookup::Environment;
-use crate::environment::pem::read;
+use crate::environment::reading::read;
+use crate::environment::source::Source;
 use crate::environment::variables::{NODES, NODES_FILE};
 use crate::settings::BuildError;
 
@@ -22,31 +24,75 @@ impl std::fmt::Debug for Master {
     }
 }
 
+/// The masters that were configured, and the setting that names them.
+#[derive(Clone, Debug, Default)]
+pub struct Named {
+    /// The masters; none if no setting names them.
+    pub masters: Vec<Master>,
+    /// The variable.
+    pub name: &'static str,
+    /// What gave its value.
+    pub source: Source,
+    /// The file, if the variable names one.
+    pub file: Option<PathBuf>,
+}
+
 impl Environment<'_> {
-    /// The masters of `REDLOCK_NODES`, else of the file that `REDLOCK_NODES_FILE` names; `None` if
-    /// both are unset.
+    /// The masters of `REDLOCK_NODES`, else of the file that `REDLOCK_NODES_FILE` names: of the
+    /// environment, else of the configuration file. They are one setting, so both variables of the
+    /// environment come first.
     ///
     /// # Errors
     /// [`BuildError::Variable`] when the file cannot be read, or either names no masters.
-    pub fn masters(&self) -> Result<Vec<Master>, BuildError> {
-        if let Some(list) = self.get(NODES) {
-            let found = listed(&list.to_string_lossy(), |_| NODES.into());
-            return some(found, || {
-                (NODES, "it names no masters: write URLs separated by commas".into())
-            });
-        }
-        let Some(file) = self.get(NODES_FILE) else { return Ok(Vec::new()) };
-        let file = Path::new(&file);
-        let text = read(NODES_FILE, file)?;
-        let place = |line| format!("{NODES_FILE}: line {line} of {}", file.display());
+    pub fn masters(&self) -> Result<Named, BuildError> {
+        let variable =
+            |name| self.get(name).map(|value| Given { name, value, source: Source::Environment });
+        let line = |name| self.of_file(name).map(|(value, source)| Given { name, value, source });
+        let given = variable(NODES).or_else(|| variable(NODES_FILE));
+        let given = given.or_else(|| line(NODES)).or_else(|| line(NODES_FILE));
+        given.map_or_else(|| Ok(Named::default()), Given::named)
+    }
+}
+
+/// The value of one of the two variables.
+struct Given {
+    name: &'static str,
+    value: OsString,
+    source: Source,
+}
+
+impl Given {
+    fn named(self) -> Result<Named, BuildError> {
+        let file = (self.name == NODES_FILE).then(|| PathBuf::from(&self.value));
+        let masters = match &file {
+            Some(file) => self.of_file(file),
+            None => self.of_list(),
+        }?;
+        Ok(Named { masters, name: self.name, source: self.source, file })
+    }
+
+    fn origin(&self) -> String {
+        self.source.origin(self.name)
+    }
+
+    fn of_list(&self) -> Result<Vec<Master>, BuildError> {
+        let found = listed(&self.value.to_string_lossy(), |_| self.origin());
+        some(found, || {
+            (self.origin(), "it names no masters: write URLs separated by commas".into())
+        })
+    }
+
+    fn of_file(&self, file: &Path) -> Result<Vec<Master>, BuildError> {
+        let text = read(&self.origin(), file)?;
+        let place = |line| format!("{}: line {line} of {}", self.origin(), file.display());
         let none = || format!("{} names no masters: write one URL on each line", file.display());
-        some(listed(&String::from_utf8_lossy(&text), place), || (NODES_FILE, none()))
+        some(listed(&String::from_utf8_lossy(&text), place), || (self.origin(), none()))
     }
 }
 
 fn some(
     found: Vec<Master>,
-    none: impl FnOnce() -> (&'static str, String),
+    none: impl FnOnce() -> (String, String),
 ) -> Result<Vec<Master>, BuildError> {
     if let Some(part) = found.iter().find(|master| is_part_of_a_password(master, &found)) {
         let why = "an entry (***) has no scheme such as redis://; if it is part of a password, \
@@ -57,7 +103,7 @@ fn some(
         return Ok(found);
     }
     let (name, why) = none();
-    Err(BuildError::Variable { name: name.into(), why })
+    Err(BuildError::Variable { name, why })
 }
 
 /// Returns `true` if a comma may have cut this entry out of a password. Its text must not be shown.
@@ -81,13 +127,13 @@ mod tests {
     #[test]
     fn password_with_comma_is_not_shown() {
         let list = listed("redis://u:12,secret,x@h:1", |_| "NODES".into());
-        let error = some(list, || ("", String::new())).unwrap_err().to_string();
+        let error = some(list, Default::default).unwrap_err().to_string();
         assert!(error.starts_with("NODES: ") && error.contains("%2C"), "{error}");
         assert!(!error.contains("secret") && !error.contains("12"), "{error}");
         let list = listed("redis://u:p@a,b:7000", |_| "NODES".into());
-        assert!(some(list, || ("", String::new())).is_err());
+        assert!(some(list, Default::default).is_err());
         let list = listed("redis://a,b:7000", |_| "NODES".into());
-        assert_eq!(some(list, || ("", String::new())).unwrap().len(), 2);
+        assert_eq!(some(list, Default::default).unwrap().len(), 2);
     }
 
     #[test]

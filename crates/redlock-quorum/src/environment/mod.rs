@@ -7,18 +7,23 @@
 //! The module is public for the command, and no part of the promised interface.
 
 pub mod duration;
+mod file;
 pub(crate) mod label;
 mod lookup;
 pub(crate) mod masters;
 pub(crate) mod origins;
 pub(crate) mod pem;
+mod reading;
+mod source;
 pub(crate) mod variables;
 
+pub use self::file::DEFAULT_FILE;
 pub use self::lookup::Environment;
-pub use self::masters::Master;
+pub use self::masters::{Master, Named};
 pub use self::pem::{Pem, PemFile, PemFiles};
+pub use self::source::Source;
 pub use self::variables::{
-    LABEL, MAX_TTL, NODE_TIMEOUT, NODES, NODES_FILE, PLAIN, PREFIX, QUARANTINE, QUEUE, TLS_CA,
-    TLS_CERT, TLS_KEY, TOKEN, Variable,
+    CONFIG, LABEL, MAX_TTL, NODE_TIMEOUT, NODES, NODES_FILE, PLAIN, PREFIX, QUARANTINE, QUEUE,
+    SETTINGS, Setting, TLS_CA, TLS_CERT, TLS_KEY, TOKEN, Variable,
 };
 pub use redlock_core::Conversation;

@@ -1,10 +1,12 @@
 //! `Pem`: certificates and keys, from the files that an option or a variable names.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use redlock_core::Tls;
 
 use crate::environment::lookup::Environment;
+use crate::environment::reading::read;
+use crate::environment::source::Source;
 use crate::environment::variables::{TLS_CA, TLS_CERT, TLS_KEY, Variable};
 use crate::settings::BuildError;
 
@@ -43,8 +45,12 @@ impl Environment<'_> {
     /// The files that the variables name.
     pub(crate) fn pem_files(&self) -> Result<PemFiles, BuildError> {
         let file = |variable: &Variable<PathBuf>| -> Result<_, BuildError> {
-            let path = self.value(variable)?;
-            Ok(path.map(|path| PemFile { path, origin: variable.name().into() }))
+            let given = self.value(variable)?;
+            let named = |(path, source): (_, Source)| PemFile {
+                path,
+                origin: source.origin(variable.name()),
+            };
+            Ok(given.map(named))
         };
         Ok(PemFiles { ca: file(&TLS_CA)?, cert: file(&TLS_CERT)?, key: file(&TLS_KEY)? })
     }
@@ -81,7 +87,7 @@ impl PemFile {
 
     /// Names what is missing as this one was named: by its variable, or as an option.
     fn alone(&self, own: &Variable<PathBuf>, missing: &Variable<PathBuf>) -> BuildError {
-        let is_variable = self.origin == own.name();
+        let is_variable = self.origin.starts_with(own.name());
         let missing = if is_variable { missing.name().into() } else { missing.option() };
         let why = format!("it is given without {missing}: they go together");
         BuildError::Variable { name: self.origin.clone(), why }
@@ -105,38 +111,5 @@ impl Pem {
 impl std::fmt::Debug for Pem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Pem").field("origins", &self.origins).finish_non_exhaustive()
-    }
-}
-
-pub(super) fn read(origin: &str, file: &Path) -> Result<Vec<u8>, BuildError> {
-    let refused = |error| {
-        let why = format!("reading {}: {error}", shown(file));
-        BuildError::Variable { name: origin.into(), why }
-    };
-    std::fs::read(file).map_err(refused)
-}
-
-/// The name of a file that cannot be read. A URL in its place may contain a password.
-fn shown(file: &Path) -> String {
-    let name = file.display().to_string();
-    match name.contains("://") || name.contains('@') {
-        true => "*** (it looks like a URL, and must be the path of a file)".into(),
-        false => name,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_url_in_the_place_of_a_file_is_not_shown() {
-        for file in ["redis://me:sesame@h", "me:sesame@h", "redis://:sesame"] {
-            let refused = read("REDLOCK_NODES_FILE", Path::new(file)).unwrap_err();
-            let shown = format!("{refused} {refused:?}");
-            assert!(!shown.contains("sesame") && shown.contains("path of a file"), "{shown}");
-        }
-        let refused = read("REDLOCK_NODES_FILE", Path::new("/none/here")).unwrap_err();
-        assert!(refused.to_string().contains("/none/here"), "{refused}");
     }
 }

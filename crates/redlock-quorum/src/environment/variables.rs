@@ -5,8 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::environment::duration;
+use crate::environment::source::option_of;
 use crate::settings::{BuildError, Quarantine};
 
+/// The configuration file.
+pub const CONFIG: &str = "REDLOCK_CONFIG";
 /// The masters, separated by commas.
 pub const NODES: &str = "REDLOCK_NODES";
 /// A file with one master on each line.
@@ -37,6 +40,40 @@ pub const TLS_CERT: Variable<PathBuf> = Variable { name: "REDLOCK_TLS_CERT", rea
 /// The file with its private key.
 pub const TLS_KEY: Variable<PathBuf> = Variable { name: "REDLOCK_TLS_KEY", read: path_of };
 
+/// What the library, `redlock doctor` and `redlock run` have to know of a variable.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// Its name.
+    pub name: &'static str,
+    /// It leads to the masters, so `redlock run` removes it from the environment of its command.
+    pub is_access: bool,
+}
+
+/// All variables that set something.
+pub const SETTINGS: [Setting; 13] = {
+    const fn open(name: &'static str) -> Setting {
+        Setting { name, is_access: false }
+    }
+    const fn access(name: &'static str) -> Setting {
+        Setting { name, is_access: true }
+    }
+    [
+        access(CONFIG),
+        access(NODES),
+        access(NODES_FILE),
+        access(TLS_CA.name),
+        access(TLS_CERT.name),
+        access(TLS_KEY.name),
+        open(PREFIX.name),
+        open(MAX_TTL.name),
+        open(NODE_TIMEOUT.name),
+        open(QUARANTINE.name),
+        open(PLAIN.name),
+        open(QUEUE.name),
+        open(LABEL.name),
+    ]
+};
+
 /// One variable.
 #[derive(Debug)]
 pub struct Variable<T> {
@@ -52,8 +89,7 @@ impl<T> Variable<T> {
 
     /// The option of the command that means the same.
     pub fn option(&self) -> String {
-        let words = self.name.trim_start_matches("REDLOCK_");
-        format!("--{}", words.to_lowercase().replace('_', "-"))
+        option_of(self.name)
     }
 
     /// Parses the text of the variable.
@@ -61,8 +97,16 @@ impl<T> Variable<T> {
     /// # Errors
     /// [`BuildError::Variable`] when it means nothing.
     pub fn read(&self, text: OsString) -> Result<T, BuildError> {
-        let refused = |why| BuildError::Variable { name: self.name.into(), why };
-        (self.read)(text).map_err(refused)
+        self.read_from(text, || self.name.into())
+    }
+
+    /// The same, for a text from somewhere else.
+    pub(crate) fn read_from(
+        &self,
+        text: OsString,
+        origin: impl FnOnce() -> String,
+    ) -> Result<T, BuildError> {
+        (self.read)(text).map_err(|why| BuildError::Variable { name: origin(), why })
     }
 }
 

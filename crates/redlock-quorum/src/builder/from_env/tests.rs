@@ -14,7 +14,12 @@ fn builder(variables: &[(&str, &str)]) -> Result<RedlockBuilder, BuildError> {
         let found = variables.iter().find(|(known, _)| *known == name);
         found.map(|(_, value)| value.into())
     };
-    Environment { lookup: &lookup }.builder()
+    // No file of this host.
+    let environment = Environment::of(&lookup);
+    match environment.get("REDLOCK_CONFIG") {
+        Some(_) => environment.with_file()?.builder(),
+        None => environment.builder(),
+    }
 }
 
 fn built(variables: &[(&str, &str)]) -> Result<Redlock, BuildError> {
@@ -180,4 +185,56 @@ fn what_the_program_sets_wins_and_is_not_called_the_variables() {
     assert!(error.starts_with("REDLOCK_NODE_TIMEOUT: node timeout 2s must be at most"), "{error}");
     let handle = builder.prefix("other:").handle().unwrap();
     assert_eq!(&*handle.settings.prefix, b"other:");
+}
+
+#[test]
+fn file_gives_what_the_environment_leaves_open() {
+    let text = "REDLOCK_NODES=redis://d,redis://e\nREDLOCK_PREFIX=file:\nREDLOCK_LABEL=f\n";
+    let file = File::new("config", text);
+    let config = ("REDLOCK_CONFIG", file.path());
+    let settings = |variables: &[_]| {
+        let handle = builder(&[&[config], variables].concat()).unwrap().handle().unwrap();
+        let label = handle.settings.label.as_ref().unwrap().to_string();
+        (handle.names.len(), handle.settings.prefix.clone(), label)
+    };
+    assert_eq!(settings(&[]), (2, b"file:"[..].into(), "f".into()));
+    let some = [MASTERS, ("REDLOCK_PREFIX", "app:"), ("REDLOCK_LABEL", "")];
+    assert_eq!(settings(&some), (3, b"app:"[..].into(), "f".into()));
+}
+
+/// The masters are one setting: a list of the file never joins or hides that of the environment.
+#[test]
+fn masters_of_the_environment_hide_both_variables_of_the_file() {
+    let list = File::new("config-list", "redis://d\nredis://e\n");
+    let text = "REDLOCK_NODES=redis://a\nREDLOCK_NODES_FILE=/nowhere/nodes\n";
+    let file = File::new("config-masters", text);
+    let config = ("REDLOCK_CONFIG", file.path());
+    let count = |variables: &[_]| builder(variables).unwrap().handle().unwrap().names.len();
+    assert_eq!(count(&[config]), 1);
+    assert_eq!(count(&[config, ("REDLOCK_NODES_FILE", list.path())]), 2);
+    assert_eq!(count(&[config, MASTERS]), 3);
+}
+
+#[test]
+fn value_of_the_file_that_cannot_be_used_is_named_with_its_line() {
+    for (line, why) in [
+        ("REDLOCK_NODES=10.0.0.1", "no scheme"),
+        ("REDLOCK_NODES=,", "it names no masters"),
+        ("REDLOCK_NODES_FILE=/nowhere/nodes", "reading /nowhere/nodes"),
+        ("REDLOCK_TLS_CA=/nowhere/ca", "reading /nowhere/ca"),
+        ("REDLOCK_PREFIX=redlock-quorum:", "is reserved"),
+        ("REDLOCK_MAX_TTL=soon", "write a duration as 500ms"),
+        ("REDLOCK_MAX_TTL=2d", "out of range"),
+        ("REDLOCK_NODE_TIMEOUT=0", "never lets a master answer"),
+        ("REDLOCK_QUARANTINE=maybe", "expected on or off"),
+        ("REDLOCK_LABEL=a b", "is not 1 to 64 of"),
+    ] {
+        let file = File::new("config-bad", &format!("# ours\n{line}\n"));
+        let masters = if line.contains("NODES") { ("", "") } else { MASTERS };
+        let error = builder(&[masters, ("REDLOCK_CONFIG", file.path())]);
+        let error = error.and_then(RedlockBuilder::build).unwrap_err().to_string();
+        let name = line.split('=').next().unwrap();
+        let said = format!("{name} (line 2 of {}): ", file.path());
+        assert!(error.starts_with(&said) && error.contains(why), "{error}");
+    }
 }

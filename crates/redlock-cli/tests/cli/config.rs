@@ -1,0 +1,142 @@
+//! The configuration file of a host: what it gives, what takes precedence, and what it rejects.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use redlock_testkit::RedisServers;
+
+use crate::support::{Answer, Scratch, answer_of, bare, copies};
+
+/// A configuration file of these lines.
+fn config(scratch: &Scratch, text: &str) -> PathBuf {
+    let file = scratch.file("config");
+    fs::write(&file, text).unwrap();
+    file
+}
+
+/// A command with the file, and with no variable but it.
+fn with_file(file: &PathBuf, words: &[&str]) -> Command {
+    let mut command = bare([]);
+    command.args(words).env_remove("REDLOCK_NODE_TIMEOUT").env("REDLOCK_CONFIG", file);
+    command
+}
+
+fn lines(servers: &RedisServers) -> String {
+    format!("REDLOCK_NODES={}\nREDLOCK_NODE_TIMEOUT=1200ms\n", servers.urls().join(","))
+}
+
+#[test]
+fn a_job_needs_no_variable_but_the_file() {
+    let (servers, scratch) = (RedisServers::start(3).unwrap(), Scratch::new("config-alone"));
+    let text = format!("# ours\n\n{}REDLOCK_LABEL=cron\n", lines(&servers));
+    let file = config(&scratch, &text);
+    let acquired = answer_of(&mut with_file(&file, &["acquire", "k"]));
+    assert!(acquired.success().contains("/cron "), "{acquired:?}");
+    assert_eq!(copies(&servers, "k"), 3);
+}
+
+#[test]
+fn an_option_precedes_a_variable_and_a_variable_precedes_the_file() {
+    let (servers, scratch) = (RedisServers::start(1).unwrap(), Scratch::new("config-order"));
+    let file = config(&scratch, &format!("{}REDLOCK_LABEL=file\n", lines(&servers)));
+    let acquired = |key, command: &mut Command| {
+        let answer = answer_of(command.args(["acquire", key]));
+        answer.success().split(' ').next().unwrap().to_owned()
+    };
+    assert!(acquired("a", &mut with_file(&file, &[])).ends_with("/file"));
+    let mut by_variable = with_file(&file, &[]);
+    by_variable.env("REDLOCK_LABEL", "variable");
+    assert!(acquired("b", &mut by_variable).ends_with("/variable"));
+    let mut by_option = with_file(&file, &["--label", "option"]);
+    by_option.env("REDLOCK_LABEL", "variable");
+    assert!(acquired("c", &mut by_option).ends_with("/option"));
+    let mut unset = with_file(&file, &[]);
+    assert!(acquired("d", unset.env("REDLOCK_LABEL", "")).ends_with("/file"));
+}
+
+/// Masters of two sources would be one quorum of two lists.
+#[test]
+fn masters_of_the_file_count_only_if_nothing_else_names_any() {
+    let (ours, others) = (RedisServers::start(1).unwrap(), RedisServers::start(1).unwrap());
+    let scratch = Scratch::new("config-masters");
+    let file = config(&scratch, &lines(&others));
+    let (url, list) = (ours.urls().remove(0), scratch.file("list"));
+    fs::write(&list, &url).unwrap();
+    for (key, option, variable) in [
+        ("a", Some(&url), None),
+        ("b", None, Some(("REDLOCK_NODES", url.clone()))),
+        ("c", None, Some(("REDLOCK_NODES_FILE", list.display().to_string()))),
+    ] {
+        let mut command = with_file(&file, &["acquire", key]);
+        command.args(option.iter().flat_map(|url| ["--node", url.as_str()])).envs(variable);
+        answer_of(&mut command).success();
+        assert_eq!((copies(&ours, key), copies(&others, key)), (1, 0), "{key}");
+    }
+}
+
+fn refused(command: &mut Command) -> Answer {
+    let answer = answer_of(command);
+    assert_eq!((answer.code, answer.out.as_str()), (64, ""), "{answer:?}");
+    answer
+}
+
+#[test]
+fn bad_lines_are_wrong_usage_with_file_and_line() {
+    let scratch = Scratch::new("config-bad");
+    for (line, why) in [
+        ("REDLOCK_NODE=redis://h", "unknown name REDLOCK_NODE"),
+        ("REDLOCK_CONFIG=/x", "REDLOCK_CONFIG names this file"),
+        ("REDLOCK_PREFIX=b", "REDLOCK_PREFIX is already set on line 2"),
+        ("redis://:sesame@h", "it has no `=`"),
+        ("redis://:sesame@h?a=b", "unknown name ***"),
+        ("REDLOCK_NODES=redis://:sesame@h:99999", "port is not a number"),
+        ("REDLOCK_MAX_TTL=soon", "write a duration as 500ms"),
+        ("REDLOCK_MAX_TTL=2d", "out of range"),
+        ("REDLOCK_LABEL=a/b", "for example: a-b"),
+    ] {
+        let file = config(&scratch, &format!("# ours\nREDLOCK_PREFIX=a\n{line}\n"));
+        let mut command = with_file(&file, &["acquire", "k"]);
+        if !line.starts_with("REDLOCK_NODES") {
+            command.args(["--node", "redis://127.0.0.1:1"]);
+        }
+        let answer = refused(&mut command);
+        let place = format!("line 3 of {}", file.display());
+        assert!(answer.cause().contains(&place), "{answer:?}");
+        assert!(answer.cause().contains(why), "{answer:?}");
+        assert!(!answer.err.contains("sesame"), "{answer:?}");
+    }
+}
+
+#[test]
+fn a_file_that_is_named_must_exist() {
+    for file in ["/nowhere/config", "/"] {
+        let answer = refused(&mut with_file(&file.into(), &["status", "k"]));
+        let said = format!("redlock: REDLOCK_CONFIG: reading {file}: ");
+        assert!(answer.cause().starts_with(&said), "{answer:?}");
+    }
+}
+
+/// It would be wrong if one job used the masters of another host's file.
+#[test]
+fn the_command_of_run_inherits_no_way_to_the_masters() {
+    let (servers, scratch) = (RedisServers::start(1).unwrap(), Scratch::new("config-run"));
+    let file = config(&scratch, &lines(&servers));
+    let inherited = |words: &[&str]| {
+        let mut run = with_file(&file, &["run", "k"]);
+        answer_of(run.args(words).args(["--", "env"])).success().to_owned()
+    };
+    let named = format!("REDLOCK_CONFIG={}", file.display());
+    assert!(!inherited(&[]).contains("REDLOCK_CONFIG="));
+    assert!(inherited(&["--pass-nodes"]).contains(&named));
+    let mut nested = with_file(&file, &["run", "k", "--pass-nodes", "--"]);
+    nested.args([env!("CARGO_BIN_EXE_redlock"), "acquire", "l"]);
+    answer_of(&mut nested).success();
+}
+
+#[test]
+fn dev_reads_no_file() {
+    // It would be refused: the file is none.
+    let answer = answer_of(&mut with_file(&"/nowhere/config".into(), &["dev", "--node", "x"]));
+    assert!(answer.cause().contains("starts its own masters"), "{answer:?}");
+}

@@ -1,0 +1,42 @@
+//! `Source`: what gave a value.
+
+/// What gave a value.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Source {
+    /// An option of the command.
+    Option,
+    /// A variable.
+    Environment,
+    /// A line of the configuration file, such as `line 3 of /etc/redlock/config`.
+    File(String),
+    /// Nothing did.
+    #[default]
+    Default,
+}
+
+impl Source {
+    /// The word for it.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Option => "option",
+            Self::Environment => "environment",
+            Self::File(_) => "file",
+            Self::Default => "default",
+        }
+    }
+
+    /// The origin of the value of a variable, for errors.
+    pub fn origin(&self, variable: &str) -> String {
+        match self {
+            Self::Option => option_of(variable),
+            Self::File(place) => format!("{variable} ({place})"),
+            Self::Environment | Self::Default => variable.into(),
+        }
+    }
+}
+
+/// The option of the command that means the same as a variable.
+pub(crate) fn option_of(variable: &str) -> String {
+    let words = variable.trim_start_matches("REDLOCK_");
+    format!("--{}", words.to_lowercase().replace('_', "-"))
+}

@@ -49,14 +49,15 @@ impl<Id: Copy + Ord> Waiting<Id> {
     /// The attempt of the head was lost, and none can be won before more masters vote. That shows
     /// nothing about contenders.
     pub fn lost_for_want_of_votes(&mut self, at: Moment) -> Step<Id> {
-        (self.place, self.since) = (None, at.now);
+        self.place = None;
         let pause = WATCH_AGAIN.mul_f64(0.75 + at.random / 4.0);
         self.pause(at.now.saturating_add(pause), Ask::All)
     }
 
     /// The attempt of the head was lost because no quorum answers. It has no place in the queue from
     /// now on: nobody calls it, and it calls nobody. Its next attempts go to all masters without the
-    /// queue, and no event but a vote that is gained makes them come sooner.
+    /// queue, and no event but a vote that is gained makes them come sooner. Its wait goes on: when a
+    /// quorum votes again, those that came first stand first.
     pub(super) fn lost_without_quorum(
         &mut self,
         answer: Option<QueueAnswer>,
@@ -65,7 +66,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
         if !std::mem::replace(&mut self.is_without_quorum, true) {
             self.tries = 0;
         }
-        (self.place, self.since) = (None, at.now);
+        self.place = None;
         let pause = retry::without_quorum(self.tries, at.fan_out, at.random);
         self.tries = self.tries.saturating_add(1);
         self.pause(at.now.saturating_add(pause), Ask::All);

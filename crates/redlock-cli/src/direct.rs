@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use redis::{Cmd, FromRedisValue, InfoDict, Value, cmd};
-use redlock_quorum::environment::{Conversation, Pem};
+use redlock_quorum::environment::Conversation;
 use redlock_quorum::server_error::{ServerError, without_arguments};
 use redlock_quorum::{Cause, Mark, Resource, SharedQueue};
 use tokio::time::timeout;
+
+use crate::masters::Masters;
 
 /// A master that is queried directly, each request with [`PATIENCE`].
 pub(crate) struct Direct(Conversation);
@@ -28,11 +30,6 @@ pub(crate) enum Found {
 }
 
 impl Direct {
-    /// Connects with the same URL and certificates as the library, and by the same code.
-    async fn open(url: &str, pem: &Pem) -> Result<Self, Cause> {
-        Conversation::open(url, &pem.tls(), PATIENCE).await.map(Self)
-    }
-
     /// Its name, as in answers.
     pub(crate) fn name(&self) -> &str {
         self.0.name()
@@ -210,12 +207,12 @@ impl Found {
 
 /// Connects to the master at `url` for some work, and gives up if both take longer than `patience`.
 pub(crate) async fn ask<T>(
+    masters: &Masters,
     url: &str,
-    pem: &Pem,
     patience: Duration,
     work: impl AsyncFnOnce(&mut Direct) -> Result<T, Cause>,
 ) -> Result<T, Cause> {
-    let work = async { work(&mut Direct::open(url, pem).await?).await };
+    let work = async { work(&mut Direct(masters.open(url, PATIENCE).await?)).await };
     timeout(patience, work).await.unwrap_or(Err(Cause::TimedOut))
 }
 

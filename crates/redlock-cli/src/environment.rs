@@ -2,10 +2,9 @@
 
 use std::ffi::{OsStr, OsString};
 use std::process::Command;
-use std::time::Duration;
 
+use redlock_quorum::Guard;
 use redlock_quorum::environment::{self as variables, TOKEN};
-use redlock_quorum::{Guard, Quarantine};
 
 use crate::args::Run;
 use crate::global::Global;
@@ -69,35 +68,14 @@ impl Environment {
 fn masters(global: &Global) -> impl Iterator<Item = (&'static str, OsString)> {
     // In an URL, and in a variable that lists URLs, a comma means two things.
     let nodes: Vec<_> = global.nodes.iter().map(|url| url.replace(',', "%2C")).collect();
-    let path = |path: &Option<std::path::PathBuf>| path.clone().map(OsString::from);
-    let duration =
-        |time: Option<Duration>| time.map(|time| format!("{}ms", time.as_millis()).into());
-    let given = [
-        (variables::NODES, (!nodes.is_empty()).then(|| nodes.join(",").into())),
-        (variables::NODE_TIMEOUT.name(), duration(global.node_timeout)),
-        (variables::PREFIX.name(), global.prefix.clone()),
-        (variables::MAX_TTL.name(), duration(global.max_ttl)),
-        (variables::QUARANTINE.name(), global.quarantine.map(|given| word(given).into())),
-        (variables::PLAIN.name(), global.plain.then(|| "1".into())),
-        (variables::QUEUE.name(), global.no_queue.then(|| "off".into())),
-        (variables::LABEL.name(), global.label.clone()),
-        (variables::TLS_CA.name(), path(&global.tls_ca)),
-        (variables::TLS_CERT.name(), path(&global.tls_cert)),
-        (variables::TLS_KEY.name(), path(&global.tls_key)),
-    ];
-    given.into_iter().filter_map(|(name, value)| Some((name, value?)))
+    let nodes = (!nodes.is_empty()).then(|| (variables::NODES, nodes.join(",").into()));
+    let values = global.values().into_iter();
+    nodes.into_iter().chain(values.filter_map(|(name, value)| Some((name, value?))))
 }
 
 /// What a command must not inherit: where the masters are, and how to log in to them.
 fn access() -> impl Iterator<Item = &'static str> {
     variables::SETTINGS.iter().filter(|setting| setting.is_access).map(|setting| setting.name)
-}
-
-fn word(quarantine: Quarantine) -> &'static str {
-    match quarantine {
-        Quarantine::On => "on",
-        Quarantine::Off => "off",
-    }
 }
 
 const KEY: &str = "REDLOCK_KEY";

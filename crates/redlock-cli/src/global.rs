@@ -89,6 +89,12 @@ pub(crate) struct Global {
     /// The masters, of whatever names them.
     #[arg(skip)]
     pub(crate) named: Named,
+    /// The user of the masters whose URLs have no credentials. No option gives it.
+    #[arg(skip)]
+    pub(crate) username: Option<OsString>,
+    /// The file with its password.
+    #[arg(skip)]
+    pub(crate) password_file: Option<PathBuf>,
     /// The variables whose values no option gave, and what gave each.
     #[arg(skip)]
     sources: Vec<(&'static str, Source)>,
@@ -137,6 +143,8 @@ impl Global {
         fill.with(&environment::TLS_CA, &mut self.tls_ca)?;
         fill.with(&environment::TLS_CERT, &mut self.tls_cert)?;
         fill.with(&environment::TLS_KEY, &mut self.tls_key)?;
+        fill.with(&environment::USERNAME, &mut self.username)?;
+        fill.with(&environment::PASSWORD_FILE, &mut self.password_file)?;
         self.named = self.masters(environment)?;
         Ok(())
     }
@@ -152,9 +160,40 @@ impl Global {
         Ok(Named { masters, name: environment::NODES, source: Source::Option, file: None })
     }
 
+    /// The values of all variables but those that name masters, as texts.
+    pub(crate) fn values(&self) -> [(&'static str, Option<OsString>); 12] {
+        let path = |path: &Option<PathBuf>| path.clone().map(OsString::from);
+        let duration =
+            |time: Option<Duration>| time.map(|time| format!("{}ms", time.as_millis()).into());
+        let is_given = |name| self.sources.iter().any(|(known, _)| *known == name);
+        let flag = |name, is_set: bool, set: &str, unset: &str| {
+            let text = if is_set { set } else { unset };
+            (name, (is_set || is_given(name)).then(|| text.into()))
+        };
+        [
+            (environment::USERNAME.name(), self.username.clone()),
+            (environment::PASSWORD_FILE.name(), path(&self.password_file)),
+            (environment::TLS_CA.name(), path(&self.tls_ca)),
+            (environment::TLS_CERT.name(), path(&self.tls_cert)),
+            (environment::TLS_KEY.name(), path(&self.tls_key)),
+            (environment::PREFIX.name(), self.prefix.clone()),
+            (environment::MAX_TTL.name(), duration(self.max_ttl)),
+            (environment::NODE_TIMEOUT.name(), duration(self.node_timeout)),
+            (environment::QUARANTINE.name(), self.quarantine.map(|given| word(given).into())),
+            flag(environment::PLAIN.name(), self.plain, "1", "0"),
+            flag(environment::QUEUE.name(), self.no_queue, "off", "on"),
+            (environment::LABEL.name(), self.label.clone()),
+        ]
+    }
+
     /// What gave the value of a variable.
     pub(crate) fn source<T>(&self, variable: &Variable<T>) -> &Source {
-        let given = self.sources.iter().find(|(name, _)| *name == variable.name());
+        self.source_of(variable.name())
+    }
+
+    /// The same, by its name.
+    pub(crate) fn source_of(&self, name: &str) -> &Source {
+        let given = self.sources.iter().find(|(known, _)| *known == name);
         given.map_or(&Source::Option, |(_, source)| source)
     }
 
@@ -166,6 +205,13 @@ impl Global {
     /// On, unless it was given as off.
     pub(crate) fn quarantine(&self) -> Quarantine {
         self.quarantine.unwrap_or_default()
+    }
+}
+
+fn word(quarantine: Quarantine) -> &'static str {
+    match quarantine {
+        Quarantine::On => "on",
+        Quarantine::Off => "off",
     }
 }
 

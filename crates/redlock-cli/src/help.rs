@@ -63,6 +63,9 @@ Exit codes:
 Environment:
   REDLOCK_NODES         the masters, separated by commas
   REDLOCK_NODES_FILE    a file with one master per line; lines that begin with # are comments
+  REDLOCK_USERNAME, REDLOCK_PASSWORD_FILE
+                        the user, and a file with its password that is read for each connection,
+                        for masters whose URLs have no credentials
   REDLOCK_NODE_TIMEOUT, REDLOCK_PREFIX, REDLOCK_MAX_TTL, REDLOCK_QUARANTINE,
   REDLOCK_LABEL, REDLOCK_TLS_CA, REDLOCK_TLS_CERT, REDLOCK_TLS_KEY
                         the same as the options; --node overrides REDLOCK_NODES, which overrides
@@ -295,6 +298,9 @@ fencing-token support and for ballots that another program has written.
 A problem of several masters is shown once, with all of them. Causes precede their effects. --json
 has one finding per master.
 
+The settings are shown with the source of each value: an option, the environment, a line of the
+configuration file, or the default. Credentials are shown as ***.
+
 States:
   admitted     it votes
   quarantine   it may have lost a lock, so it does not vote until all earlier locks have expired
@@ -324,7 +330,7 @@ mod tests {
     #[test]
     fn every_variable_is_named() {
         for setting in redlock_quorum::environment::SETTINGS {
-            assert!(LONG.contains(&format!("  {}", setting.name)), "{setting:?}");
+            assert!(LONG.contains(&format!(" {}", setting.name)), "{setting:?}");
         }
     }
 

@@ -1,11 +1,14 @@
 //! `Masters`: where the masters are and how to reach them, each with the place it was named in.
 
 use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
 
 use anyhow::anyhow;
 use redlock_quorum::commands::Uses;
-use redlock_quorum::environment::{self, Environment, Master, Pem, PemFile, PemFiles, Source};
-use redlock_quorum::{BuildError, Quarantine, Redlock, RedlockBuilder};
+use redlock_quorum::environment::{
+    self, Conversation, Environment, Master, PasswordFile, Pem, PemFile, PemFiles, Source,
+};
+use redlock_quorum::{BuildError, Cause, Quarantine, Redlock, RedlockBuilder};
 
 use crate::exit::Failure;
 use crate::global::Global;
@@ -14,25 +17,32 @@ use crate::global::Global;
 pub(crate) struct Masters {
     nodes: Vec<Master>,
     pem: Pem,
+    password: Option<PasswordFile>,
 }
 
 impl Masters {
     /// Reads what was given; it is checked when a handle is built of it.
     pub(crate) fn new(global: &Global) -> Result<Self, Failure> {
-        Ok(Self { nodes: nodes(global)?, pem: pem_files(global).read()? })
+        let (nodes, pem) = (nodes(global)?, pem_files(global).read()?);
+        Ok(Self { nodes, pem, password: password_file(global)? })
     }
 
     /// A builder that knows the masters.
     pub(crate) fn builder(&self) -> RedlockBuilder {
-        Redlock::builder().named(self.nodes.clone()).pem(&self.pem)
+        Redlock::builder()
+            .named(self.nodes.clone())
+            .pem(&self.pem)
+            .password_file(self.password.as_ref())
     }
 
     pub(crate) fn urls(&self) -> impl Iterator<Item = &str> {
         self.nodes.iter().map(|node| node.url.as_str())
     }
 
-    pub(crate) fn pem(&self) -> &Pem {
-        &self.pem
+    /// Connects to the master at `url`, with the certificates and the credentials of the library.
+    pub(crate) async fn open(&self, url: &str, limit: Duration) -> Result<Conversation, Cause> {
+        let credentials = self.password.as_ref().map(PasswordFile::provider);
+        Conversation::open(url, &self.pem.tls(), credentials.as_ref(), limit).await
     }
 }
 
@@ -60,6 +70,13 @@ fn pem_files(global: &Global) -> PemFiles {
         cert: file(&global.tls_cert, &environment::TLS_CERT),
         key: file(&global.tls_key, &environment::TLS_KEY),
     }
+}
+
+fn password_file(global: &Global) -> Result<Option<PasswordFile>, BuildError> {
+    let user = global.username.clone();
+    let user = user.map(|user| (user, global.origin(&environment::USERNAME)));
+    let file = global.password_file.clone();
+    PasswordFile::new(user, file.map(|file| (file, global.origin(&environment::PASSWORD_FILE))))
 }
 
 /// Whom we trust, in words: the option with its file, or the system.

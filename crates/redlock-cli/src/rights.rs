@@ -73,7 +73,7 @@ pub(crate) async fn lacking(masters: &Masters, prefix: &[u8], uses: Uses) -> Vec
         tried.add(last.filter(|_| uses.queues));
         Ok(tried.in_words(uses).map(|words| format!("{} {words}", master.name())))
     };
-    let all = masters.urls().map(|url| direct::ask(url, masters.pem(), PATIENCE, of_one));
+    let all = masters.urls().map(|url| direct::ask(masters, url, PATIENCE, of_one));
     join_all(all).await.into_iter().flatten().flatten().collect()
 }
 

@@ -55,9 +55,12 @@ pub use not_admitted::{Lists, NotAdmitted, WhyNot};
 pub use op::{Op, Verb};
 #[cfg(feature = "redis")]
 #[doc(hidden)]
-pub use redis::Conversation;
+pub use redis::{Conversation, redacted};
 #[cfg(feature = "redis")]
-pub use redis::{InvalidNode, InvalidTls, InvalidUrl, RedisNode, RedisSetup, Tls};
+pub use redis::{
+    Credentials, CredentialsProvider, InvalidNode, InvalidTls, InvalidUrl, RedisNode, RedisSetup,
+    Tls,
+};
 pub use reservation::{InvalidQueueTicket, QueueTicket, Reservation};
 pub use resource::{InvalidResource, Resource};
 pub use shared_queue::{Call, Entry, Exit, Leaving, Queued, SharedQueue};

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use redlock_core::admission::MAX_TTL_MAX;
 use redlock_core::{
-    Clock, InvalidLabel, InvalidNode, Label, Node, RedisNode, RedisSetup, Resource, Tls, Ttl,
+    Clock, Credentials, CredentialsProvider, InvalidLabel, InvalidNode, Label, Node, RedisNode,
+    RedisSetup, Resource, Tls, Ttl,
 };
 use redlock_protocol::quorum::MASTERS_MAX;
 
@@ -18,6 +19,7 @@ use crate::driver::slot::Slot;
 use crate::environment::label;
 use crate::environment::masters::Master;
 use crate::environment::origins::{Origins, given_by};
+use crate::environment::password::PasswordFile;
 use crate::environment::pem::Pem;
 use crate::environment::variables::{
     self, LABEL, NODE_TIMEOUT, PREFIX, TLS_CA, TLS_CERT, Variable,
@@ -48,6 +50,7 @@ pub struct RedlockBuilder {
     clock_guard: Option<Duration>,
     label: GivenLabel,
     tls: Tls,
+    credentials: Option<CredentialsProvider>,
     seed: Option<u64>,
     origins: Origins,
 }
@@ -256,6 +259,33 @@ impl RedlockBuilder {
         self
     }
 
+    /// Sets the credentials for each master whose URL has none. The function is called for each
+    /// new connection, on a thread where it may block, so that credentials can rotate while the
+    /// handle is in use. If it fails, the connection is tried again.
+    ///
+    /// ```
+    /// # use redlock_quorum::{Credentials, Redlock};
+    /// let builder = Redlock::builder().nodes(["redis://10.0.0.1"]).credentials(|| {
+    ///     let password = std::fs::read_to_string("/run/secrets/redlock")?;
+    ///     Ok(Credentials::new(Some("redlock".into()), password.trim_end().into()))
+    /// });
+    /// # drop(builder);
+    /// ```
+    pub fn credentials(
+        mut self,
+        provide: impl Fn() -> std::io::Result<Credentials> + Send + Sync + 'static,
+    ) -> Self {
+        self.credentials = Some(CredentialsProvider::new(provide));
+        self
+    }
+
+    /// Sets the file with the password, which is read for each connection.
+    #[doc(hidden)]
+    pub fn password_file(mut self, file: Option<&PasswordFile>) -> Self {
+        self.credentials = file.map(PasswordFile::provider);
+        self
+    }
+
     /// Sets certificates and keys for `rediss://` masters. Defaults to the certificates that the
     /// operating system trusts, without a client certificate.
     pub fn tls(mut self, tls: Tls) -> Self {
@@ -364,6 +394,7 @@ impl RedlockBuilder {
         let mut setup = RedisSetup::new(clock.clone(), settings.connect_timeout);
         setup.stall_timeout = settings.stall_timeout();
         setup.tls = self.tls.clone();
+        setup.credentials = self.credentials.clone();
         // Without a quarantine, the record is still read, because it shows whether other clients
         // use one.
         setup.namespace = Some(settings.prefix.clone());

@@ -1,6 +1,7 @@
 //! One connection to a real server: its address, its replies and its end.
 
 mod connections;
+mod credentials;
 pub(crate) mod driven;
 mod replies;
 mod tls;

@@ -72,7 +72,7 @@ pub(super) async fn delete_all(session: &Session, key: &[u8], targets: Vec<Targe
     let mut deleted = Vec::new();
     for Target { url, node, value, .. } in targets {
         let delete = async |master: &mut Direct| master.delete(key, &value).await;
-        match direct::ask(&url, session.masters.pem(), PATIENCE * 3, delete).await {
+        match direct::ask(&session.masters, &url, PATIENCE * 3, delete).await {
             Ok(true) => deleted.push(node),
             Ok(false) => stderr::note(&format!("{node}: the key has changed; not deleted")),
             Err(why) => may_keep(&node, &why),
@@ -102,7 +102,7 @@ async fn targets(session: &Session, key: &[u8], status: &Status) -> Vec<Target> 
 async fn target(session: &Session, key: &[u8], url: &str, vote: &NodeVote) -> Option<Target> {
     let (node, key) = (vote.node.to_string(), key.to_vec());
     let read = async |master: &mut Direct| master.read_keys(&[key]).await;
-    let found = direct::ask(url, session.masters.pem(), PATIENCE * 3, read).await;
+    let found = direct::ask(&session.masters, url, PATIENCE * 3, read).await;
     match found.map(|mut found| found.pop()) {
         Ok(Some(Found::Text { value, .. })) => {
             return Some(Target { url: url.to_owned(), node, value, held: answers::held(vote) });

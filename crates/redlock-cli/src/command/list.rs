@@ -126,7 +126,7 @@ async fn names(
     let asked = urls.iter().map(|url| {
         let names = async |master: &mut Direct| master.names(prefix, KEYS_MAX, &seen).await;
         // A large database is walked through as a whole; each single reply has its own limit.
-        direct::ask(url, session.masters.pem(), Duration::MAX, names)
+        direct::ask(&session.masters, url, Duration::MAX, names)
     });
     let (mut names, mut truncated) = (BTreeSet::new(), false);
     for (found, more) in answered(with_progress(&seen, asked).await, session)? {
@@ -146,7 +146,7 @@ async fn columns(
 ) -> Result<Vec<Column>, Failure> {
     let asked = urls.iter().map(|url| {
         let read = async |master: &mut Direct| master.read_keys(names).await;
-        direct::ask(url, session.masters.pem(), Duration::MAX, read)
+        direct::ask(&session.masters, url, Duration::MAX, read)
     });
     let seen = AtomicUsize::new(names.len());
     answered(with_progress(&seen, asked).await, session)

@@ -78,7 +78,7 @@ async fn targets(session: &Session, key: &[u8], status: &Status) -> (Vec<Target>
     for (url, node) in session.masters.urls().zip(&status.nodes) {
         let (node, wanted) = (node.node.to_string(), key.to_vec());
         let read = async |master: &mut Direct| master.read_keys(&[wanted]).await;
-        match direct::ask(url, session.masters.pem(), PATIENCE * 3, read).await {
+        match direct::ask(&session.masters, url, PATIENCE * 3, read).await {
             Ok(found) => match found.into_iter().next() {
                 Some(Found::Text { value, .. }) => {
                     let held = Mark::parse(&value).as_ref().map(Done::from);

@@ -7,6 +7,7 @@ mod answers;
 mod clocks;
 mod config;
 mod contention;
+mod credentials;
 mod dev;
 mod doctor;
 mod fencing;

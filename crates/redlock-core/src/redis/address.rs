@@ -47,7 +47,7 @@ pub struct InvalidUrl {
 
 impl Address {
     pub(super) fn parse(url: &str) -> Result<Self, InvalidUrl> {
-        let invalid = |why: &str| InvalidUrl { url: redact(url), why: why.to_owned() };
+        let invalid = |why: &str| InvalidUrl { url: redacted(url), why: why.to_owned() };
         if let Some(why) = flaw(url.trim()) {
             return Err(invalid(why));
         }
@@ -229,7 +229,7 @@ impl fmt::Debug for Address {
 
 /// The URL without what may be secret: everything up to the last `@`, and the query. Where a `?`
 /// comes before that `@`, it is unknown whether it is part of a password or begins a query.
-fn redact(url: &str) -> String {
+pub fn redacted(url: &str) -> String {
     let is_scheme = |text: &str| text.bytes().all(|b| b.is_ascii_alphabetic() || b == b'+');
     let (scheme, rest) = match url.split_once("://") {
         Some((scheme, rest)) if is_scheme(scheme) => (format!("{scheme}://"), rest),

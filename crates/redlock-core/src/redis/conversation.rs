@@ -8,6 +8,7 @@ use redis::{Cmd, Value};
 use tokio::time::timeout;
 
 use super::address::Address;
+use super::credentials::{CredentialsProvider, Logins};
 use super::dial::{self, Resolver};
 use super::handshake::{self, Talk};
 use super::stream::{Stream, unusable};
@@ -29,21 +30,27 @@ impl Conversation {
     ///
     /// # Errors
     /// Why there is no connection.
-    pub async fn open(url: &str, tls: &Tls, limit: Duration) -> Result<Self, Cause> {
+    pub async fn open(
+        url: &str,
+        tls: &Tls,
+        credentials: Option<&CredentialsProvider>,
+        limit: Duration,
+    ) -> Result<Self, Cause> {
         let malformed = |error: InvalidNode| unusable(error.to_string());
         let address = Address::parse(url).map_err(|error| malformed(error.into()))?;
         let connector = connector(&address, tls).map_err(|error| malformed(error.into()))?;
         let open = async {
             let (place, resolver) = (&address.place, Resolver::default());
+            let login = Logins::new(address.login.clone(), credentials).next(limit).await?;
             let mut stream = dial::connect(place, &resolver, connector.as_ref(), limit).await?;
-            let batch = handshake::logins(&address.login);
+            let batch = handshake::logins(&login);
             for reply in Talk::new(&mut *stream).ask(&batch).await? {
                 handshake::succeeded(reply)?;
             }
-            Ok(stream)
+            Ok((stream, login))
         };
-        let stream = timeout(limit, open).await.unwrap_or(Err(Cause::TimedOut))?;
-        let user = address.login.username.unwrap_or_else(|| "default".into());
+        let (stream, login) = timeout(limit, open).await.unwrap_or(Err(Cause::TimedOut))?;
+        let user = login.username.unwrap_or_else(|| "default".into());
         Ok(Self { stream, name: address.name, user })
     }
 

@@ -1,11 +1,8 @@
 //! From the place in a URL to a byte stream: name look-up, TCP and TLS, or a Unix socket.
 
-use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
-use std::thread;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
@@ -15,6 +12,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
 use super::address::Place;
+use super::beside::Beside;
 use super::stream::{Stream, not_connected};
 use super::tls::{self, Connector};
 use crate::Cause;
@@ -23,8 +21,6 @@ type Lookup = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 
 /// How long after the one before the next address of a name is tried, at most.
 const STAGGER: Duration = Duration::from_millis(250);
-/// How long the addresses of a name are of use to an attempt that begins after they were found.
-const FRESH: Duration = Duration::from_secs(5);
 
 /// After this long without any bytes the kernel asks whether the peer is still there.
 const KEEPALIVE: Duration = Duration::from_secs(10);
@@ -118,21 +114,10 @@ async fn first_of(addresses: Vec<SocketAddr>, limit: Duration) -> io::Result<Tcp
     }
 }
 
-/// Looks up the addresses of one master.
-///
-/// The operating system's look-up blocks its thread, and cannot be cancelled. It gets a thread that
-/// no runtime waits for when it ends, and there is one at a time: a look-up that hangs is waited
-/// for by the next attempt, too.
+/// Looks up the addresses of one master. The operating system's look-up blocks its thread.
 pub(super) struct Resolver {
     lookup: Arc<Lookup>,
-    progress: Arc<Mutex<Progress>>,
-}
-
-enum Progress {
-    Idle,
-    /// To be woken at the end.
-    Running(Waker),
-    Done(io::Result<Vec<SocketAddr>>, Instant),
+    beside: Beside<Vec<SocketAddr>>,
 }
 
 impl Default for Resolver {
@@ -145,57 +130,25 @@ impl Resolver {
     fn new(
         lookup: impl Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,
     ) -> Self {
-        Self { lookup: Arc::new(lookup), progress: Arc::new(Mutex::new(Progress::Idle)) }
+        Self { lookup: Arc::new(lookup), beside: Beside::new("redlock-dns") }
     }
 
     async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-        poll_fn(|cx| self.poll(host, port, cx)).await
-    }
-
-    fn poll(
-        &self,
-        host: &str,
-        port: u16,
-        cx: &mut Context<'_>,
-    ) -> Poll<io::Result<Vec<SocketAddr>>> {
-        let mut progress = lock(&self.progress);
-        let waker = cx.waker().clone();
-        match std::mem::replace(&mut *progress, Progress::Idle) {
-            Progress::Done(found, at) if at.elapsed() < FRESH => return Poll::Ready(found),
-            Progress::Running(_) => {}
-            Progress::Idle | Progress::Done(..) => self.start(host, port)?,
-        }
-        *progress = Progress::Running(waker);
-        Poll::Pending
-    }
-
-    /// The thread waits for the lock on the progress, which is held here, before it reports its
-    /// result.
-    fn start(&self, host: &str, port: u16) -> io::Result<()> {
-        let (host, lookup, progress) =
-            (host.to_owned(), self.lookup.clone(), self.progress.clone());
-        let run = move || {
-            let found = lookup(&host, port);
-            let done = Progress::Done(found, Instant::now());
-            let before = std::mem::replace(&mut *lock(&progress), done);
-            if let Progress::Running(waker) = before {
-                waker.wake();
-            }
+        let call = || {
+            let (host, lookup) = (host.to_owned(), self.lookup.clone());
+            move || lookup(&host, port)
         };
-        thread::Builder::new().name("redlock-dns".into()).spawn(run).map(drop)
+        self.beside.run(call).await
     }
-}
-
-/// No code that holds this lock can panic half-way through a change.
-fn lock(progress: &Mutex<Progress>) -> MutexGuard<'_, Progress> {
-    progress.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
+    use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc::{Sender, channel};
+    use std::thread;
 
     use socket2::{Domain, Socket, Type};
 

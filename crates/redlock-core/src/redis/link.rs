@@ -110,9 +110,10 @@ impl Link {
     async fn open(&self) -> Result<Opened, Cause> {
         let node = &self.node;
         let (place, tls, limit) = (&node.address.place, node.tls.as_ref(), node.connect_timeout);
+        let login = node.logins.next(limit).await?;
         let mut stream = dial::connect(place, &node.resolver, tls, limit).await?;
         let mut talk = Talk::new(&mut *stream);
-        let greeted = talk.greet(&node.address.login, node.namespace.as_deref()).await;
+        let greeted = talk.greet(&login, node.namespace.as_deref()).await;
         let mut identity = greeted.map_err(|cause| match cause {
             Cause::ConnectionClosed if !talk.has_received() && place.is_plain_tcp() => {
                 not_connected(MAY_SPEAK_TLS)

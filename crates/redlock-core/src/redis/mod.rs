@@ -1,6 +1,7 @@
 //! The real Redis behind the [`Node`] seam. Only this folder names the Redis client crate.
 //!
 //! In reading order: `resp` (the language of the server), `address` (the contents of a URL),
+//! `beside` (calls that block), `credentials` (the log-in of a connection),
 //! `stream` and `dial` (names, TCP and TLS), `namespace` (the keys of one prefix), `marks`,
 //! `queues` and `encode` (requests), `reply` (their answers), `ballots` (requests with a ballot or a
 //! score), `facts` and `admission` (a server and its record), `handshake` (which server answers),
@@ -10,7 +11,9 @@
 mod address;
 mod admission;
 mod ballots;
+mod beside;
 mod conversation;
+mod credentials;
 mod dial;
 mod encode;
 mod facts;
@@ -42,8 +45,10 @@ use link::Link;
 use namespace::Namespace;
 use wire::Wire;
 
-pub use address::InvalidUrl;
+pub use address::{InvalidUrl, redacted};
 pub use conversation::Conversation;
+use credentials::Logins;
+pub use credentials::{Credentials, CredentialsProvider};
 use tls::Connector;
 pub use tls::{InvalidTls, Tls};
 
@@ -76,6 +81,7 @@ pub use tls::{InvalidTls, Tls};
 /// 9) or `+delex` (Redis 8.4), its releases cost it less.
 pub struct RedisNode {
     address: Address,
+    logins: Logins,
     resolver: Resolver,
     tls: Option<Connector>,
     clock: Clock,
@@ -100,6 +106,8 @@ pub struct RedisSetup {
     pub stall_timeout: Duration,
     /// Certificates and keys for `rediss://` URLs.
     pub tls: Tls,
+    /// Called for each connection to a URL without credentials. Default none.
+    pub credentials: Option<CredentialsProvider>,
     /// The prefix of the keys of [`admission`](crate::admission). Default none: no record is read.
     pub namespace: Option<Arc<[u8]>>,
     /// Whether masters have a quarantine in this namespace. Default: yes. Then ballots go to the
@@ -123,6 +131,7 @@ impl RedisSetup {
             connect_timeout,
             stall_timeout: connect_timeout,
             tls: Tls::new(),
+            credentials: None,
             namespace: None,
             quarantine: true,
             fenced: true,
@@ -157,6 +166,7 @@ impl RedisNode {
             Arc::new(Namespace::new(prefix, quarantine, fenced, queues))
         });
         Ok(Self {
+            logins: Logins::new(address.login.clone(), setup.credentials.as_ref()),
             address,
             resolver: Resolver::default(),
             tls,

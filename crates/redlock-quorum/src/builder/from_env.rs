@@ -15,6 +15,7 @@ impl Environment<'_> {
             return Err(BuildError::NoneNamed { below_run: self.is_below_run() });
         }
         let builder = RedlockBuilder::new().named(masters).pem(&self.pem_files()?.read()?);
+        let builder = builder.password_file(self.password_file()?.as_ref());
         let builder = self.fill(builder, &PREFIX, |it, prefix| it.prefix(prefix.into_vec()))?;
         let builder = self.fill(builder, &MAX_TTL, RedlockBuilder::max_ttl)?;
         let builder = self.fill(builder, &NODE_TIMEOUT, RedlockBuilder::node_timeout)?;
@@ -47,6 +48,7 @@ impl RedlockBuilder {
     /// |---|---|
     /// | `REDLOCK_NODES` | the masters, separated by commas; or |
     /// | `REDLOCK_NODES_FILE` | a file with one on each line; a line that begins with `#` is a comment |
+    /// | `REDLOCK_USERNAME`, `REDLOCK_PASSWORD_FILE` | the user, and a file with its password that is read for each connection, for masters whose URLs have no [credentials](Self::credentials) |
     /// | `REDLOCK_PREFIX` | [`prefix`](Self::prefix) |
     /// | `REDLOCK_MAX_TTL` | [`max_ttl`](Self::max_ttl), as `500ms`, `10s`, `1h` |
     /// | `REDLOCK_QUARANTINE` | [`quarantine`](Self::quarantine), `on` or `off` |

@@ -12,6 +12,7 @@ pub(crate) mod label;
 mod lookup;
 pub(crate) mod masters;
 pub(crate) mod origins;
+pub(crate) mod password;
 pub(crate) mod pem;
 mod reading;
 mod source;
@@ -20,10 +21,11 @@ pub(crate) mod variables;
 pub use self::file::DEFAULT_FILE;
 pub use self::lookup::Environment;
 pub use self::masters::{Master, Named};
+pub use self::password::PasswordFile;
 pub use self::pem::{Pem, PemFile, PemFiles};
 pub use self::source::Source;
 pub use self::variables::{
-    CONFIG, LABEL, MAX_TTL, NODE_TIMEOUT, NODES, NODES_FILE, PLAIN, PREFIX, QUARANTINE, QUEUE,
-    SETTINGS, Setting, TLS_CA, TLS_CERT, TLS_KEY, TOKEN, Variable,
+    CONFIG, LABEL, MAX_TTL, NODE_TIMEOUT, NODES, NODES_FILE, PASSWORD_FILE, PLAIN, PREFIX,
+    QUARANTINE, QUEUE, SETTINGS, Setting, TLS_CA, TLS_CERT, TLS_KEY, TOKEN, USERNAME, Variable,
 };
-pub use redlock_core::Conversation;
+pub use redlock_core::{Conversation, CredentialsProvider, redacted};

@@ -12,6 +12,19 @@ pub(super) fn read(origin: &str, file: &Path) -> Result<Vec<u8>, BuildError> {
     std::fs::read(file).map_err(refused)
 }
 
+/// The same for a file with a secret. A name without a directory may be the secret itself.
+pub(super) fn read_secret(origin: &str, file: &Path) -> Result<Vec<u8>, BuildError> {
+    let is_path = file.components().count() > 1;
+    let refused = |error| {
+        let why = match is_path {
+            true => format!("reading {}: {error}", shown(file)),
+            false => format!("reading ***: {error}; name the file by its full path"),
+        };
+        BuildError::Variable { name: origin.into(), why }
+    };
+    std::fs::read(file).map_err(refused)
+}
+
 /// The name of a file that cannot be read. A URL in its place may contain a password.
 fn shown(file: &Path) -> String {
     let name = file.display().to_string();

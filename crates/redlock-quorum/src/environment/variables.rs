@@ -33,6 +33,11 @@ pub const PLAIN: Variable<bool> = Variable { name: "REDLOCK_PLAIN", read: flag_o
 pub const QUEUE: Variable<bool> = Variable { name: "REDLOCK_QUEUE", read: switch_of };
 /// Who holds a lock, for people.
 pub const LABEL: Variable<OsString> = Variable { name: "REDLOCK_LABEL", read: Ok };
+/// The user at masters whose URLs have no credentials.
+pub const USERNAME: Variable<OsString> = Variable { name: "REDLOCK_USERNAME", read: Ok };
+/// The file with its password.
+pub const PASSWORD_FILE: Variable<PathBuf> =
+    Variable { name: "REDLOCK_PASSWORD_FILE", read: path_of };
 /// The file with the certificates that are trusted.
 pub const TLS_CA: Variable<PathBuf> = Variable { name: "REDLOCK_TLS_CA", read: path_of };
 /// The file with our certificate.
@@ -50,7 +55,7 @@ pub struct Setting {
 }
 
 /// All variables that set something.
-pub const SETTINGS: [Setting; 13] = {
+pub const SETTINGS: [Setting; 15] = {
     const fn open(name: &'static str) -> Setting {
         Setting { name, is_access: false }
     }
@@ -61,6 +66,8 @@ pub const SETTINGS: [Setting; 13] = {
         access(CONFIG),
         access(NODES),
         access(NODES_FILE),
+        access(USERNAME.name),
+        access(PASSWORD_FILE.name),
         access(TLS_CA.name),
         access(TLS_CERT.name),
         access(TLS_KEY.name),

@@ -81,7 +81,7 @@ pub(super) async fn at_all(global: &Global, session: &Session, nodes: &[NodeRepo
             Some(server) => {
                 let asks = Asks::of(global, server);
                 let probe = async |master: &mut Direct| probe(master, &asks).await;
-                direct::ask(url, session.masters.pem(), PATIENCE * 3, probe).await
+                direct::ask(&session.masters, url, PATIENCE * 3, probe).await
             }
             // Another finding has the reason.
             None => Ok(Probe::default()),

@@ -1,0 +1,80 @@
+//! `Beside`: a call that may block, on a thread of its own.
+
+use std::future::poll_fn;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a result is of use to an attempt that begins after it was there.
+const FRESH: Duration = Duration::from_secs(5);
+
+/// Runs one call at a time, and hands its result to the attempt that waits for it.
+///
+/// A call that blocks cannot be cancelled. It gets a thread that no runtime waits for when it ends.
+/// One that hangs is waited for by the next attempt, too.
+pub(super) struct Beside<T> {
+    thread: &'static str,
+    progress: Arc<Mutex<Progress<T>>>,
+}
+
+enum Progress<T> {
+    Idle,
+    /// To be woken at the end.
+    Running(Waker),
+    Done(io::Result<T>, Instant),
+}
+
+impl<T: Send + 'static> Beside<T> {
+    /// Its threads get this name.
+    pub(super) fn new(thread: &'static str) -> Self {
+        Self { thread, progress: Arc::new(Mutex::new(Progress::Idle)) }
+    }
+
+    /// The result of the call that is under way, else of this one.
+    pub(super) async fn run<F>(&self, call: impl Fn() -> F) -> io::Result<T>
+    where
+        F: FnOnce() -> io::Result<T> + Send + 'static,
+    {
+        poll_fn(|cx| self.poll(&call, cx)).await
+    }
+
+    fn poll<F>(&self, call: &impl Fn() -> F, cx: &mut Context<'_>) -> Poll<io::Result<T>>
+    where
+        F: FnOnce() -> io::Result<T> + Send + 'static,
+    {
+        let mut progress = lock(&self.progress);
+        let waker = cx.waker().clone();
+        match std::mem::replace(&mut *progress, Progress::Idle) {
+            Progress::Done(result, at) if at.elapsed() < FRESH => return Poll::Ready(result),
+            Progress::Running(_) => {}
+            Progress::Idle | Progress::Done(..) => self.start(call())?,
+        }
+        *progress = Progress::Running(waker);
+        Poll::Pending
+    }
+
+    /// The thread waits for the lock on the progress, which is held here, before it reports its
+    /// result.
+    fn start(&self, call: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<()> {
+        let progress = self.progress.clone();
+        let run = move || {
+            // A call that panics and reports nothing would be waited for by all attempts.
+            let result = catch_unwind(AssertUnwindSafe(call));
+            let result = result.unwrap_or_else(|_| Err(io::Error::other("the call panicked")));
+            let done = Progress::Done(result, Instant::now());
+            let before = std::mem::replace(&mut *lock(&progress), done);
+            if let Progress::Running(waker) = before {
+                waker.wake();
+            }
+        };
+        thread::Builder::new().name(self.thread.into()).spawn(run).map(drop)
+    }
+}
+
+/// No code that holds this lock can panic half-way through a change.
+fn lock<T>(progress: &Mutex<Progress<T>>) -> MutexGuard<'_, Progress<T>> {
+    progress.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,89 @@
+//! `PasswordFile`: credentials apart from the URLs.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+
+use redlock_core::{Credentials, CredentialsProvider};
+
+use crate::environment::lookup::Environment;
+use crate::environment::reading::read_secret;
+use crate::environment::variables::{PASSWORD_FILE, USERNAME};
+use crate::settings::BuildError;
+
+/// A file with one password, and the user that it belongs to. It is read for each connection.
+#[derive(Clone)]
+pub struct PasswordFile {
+    username: Option<String>,
+    path: PathBuf,
+    origin: String,
+}
+
+impl PasswordFile {
+    /// The values of both variables, each with its origin. The file is read once, so that a mistake
+    /// shows before anything is connected.
+    ///
+    /// # Errors
+    /// [`BuildError::Variable`] when there is a user without a file, or the file has no password.
+    pub fn new(
+        username: Option<(OsString, String)>,
+        file: Option<(PathBuf, String)>,
+    ) -> Result<Option<Self>, BuildError> {
+        let refused = |name, why: String| Err(BuildError::Variable { name, why });
+        let (username, (path, origin)) = match (username, file) {
+            (None, None) => return Ok(None),
+            (Some((_, name)), None) => {
+                let why = format!("it is given without {}", PASSWORD_FILE.name());
+                return refused(name, format!("{why}: write the password to a file and name it"));
+            }
+            (None, Some(file)) => (None, file),
+            (Some((user, name)), Some(file)) => match user.into_string() {
+                Ok(user) => (Some(user), file),
+                Err(_) => return refused(name, "it is not UTF-8".into()),
+            },
+        };
+        let this = Self { username, path, origin };
+        this.credentials()?;
+        Ok(Some(this))
+    }
+
+    fn credentials(&self) -> Result<Credentials, BuildError> {
+        let refused = |why: &str| BuildError::Variable {
+            name: self.origin.clone(),
+            why: format!("{}: {why}", self.path.display()),
+        };
+        let text = read_secret(&self.origin, &self.path)?;
+        let text = String::from_utf8(text).map_err(|_| refused("the password is not UTF-8"))?;
+        let password = text.strip_suffix('\n').unwrap_or(&text);
+        let password = password.strip_suffix('\r').unwrap_or(password);
+        if password.is_empty() {
+            return Err(refused("it has no password; write one line with the password"));
+        }
+        Ok(Credentials::new(self.username.clone(), password.into()))
+    }
+
+    /// Reads the file for each connection.
+    pub fn provider(&self) -> CredentialsProvider {
+        let this = self.clone();
+        CredentialsProvider::new(move || this.credentials().map_err(io::Error::other))
+    }
+}
+
+impl std::fmt::Debug for PasswordFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PasswordFile").field("origin", &self.origin).finish_non_exhaustive()
+    }
+}
+
+impl Environment<'_> {
+    /// The file that the variables name.
+    pub(crate) fn password_file(&self) -> Result<Option<PasswordFile>, BuildError> {
+        let username = self.value(&USERNAME)?;
+        let username = username.map(|(user, source)| (user, source.origin(USERNAME.name())));
+        let file = self.value(&PASSWORD_FILE)?;
+        PasswordFile::new(
+            username,
+            file.map(|(file, source)| (file, source.origin(PASSWORD_FILE.name()))),
+        )
+    }
+}

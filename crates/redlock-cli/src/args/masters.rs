@@ -32,7 +32,7 @@ fn floor(text: &str) -> Result<FencingToken, String> {
 
 #[derive(Args, Debug)]
 pub(crate) struct Doctor {
-    /// Print an object: nodes, findings
+    /// Print an object: settings, nodes, findings
     #[arg(long)]
     pub(crate) json: bool,
 }

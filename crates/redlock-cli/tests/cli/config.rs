@@ -140,3 +140,44 @@ fn dev_reads_no_file() {
     let answer = answer_of(&mut with_file(&"/nowhere/config".into(), &["dev", "--node", "x"]));
     assert!(answer.cause().contains("starts its own masters"), "{answer:?}");
 }
+
+#[test]
+fn doctor_prints_the_source_of_each_value_and_no_secret() {
+    let (servers, scratch) = (RedisServers::start(1).unwrap(), Scratch::new("config-doctor"));
+    let url = format!("redis://any:sesame@{}", servers[0].name());
+    servers[0].command(&["ACL", "SETUSER", "any", "on", ">sesame", "~*", "+@all"]).unwrap();
+    let text = format!("REDLOCK_NODES={url}\nREDLOCK_MAX_TTL=60s\nREDLOCK_PREFIX=f:\n");
+    let file = config(&scratch, &text);
+    let doctor = |words: &[&str]| {
+        let mut doctor = with_file(&file, &["doctor", "--prefix", ""]);
+        let answer = answer_of(doctor.args(words).env("REDLOCK_QUEUE", "on"));
+        assert!(!answer.out.contains("sesame") && !answer.err.contains("sesame"), "{answer:?}");
+        answer
+    };
+    let json = doctor(&["--json"]).json();
+    let settings = json["settings"].as_array().unwrap();
+    let of = |name: &str| {
+        let mut found = settings.iter().filter(|setting| setting["name"] == name);
+        let one = found.next().unwrap_or_else(|| panic!("{name} is missing"));
+        let value = one["value"].as_str().map(str::to_owned);
+        (value, one["source"].as_str().unwrap().to_owned())
+    };
+    let shown = format!("redis://***@{}", servers[0].name());
+    for (name, value, source) in [
+        ("REDLOCK_CONFIG", Some(file.to_str().unwrap()), "environment"),
+        ("REDLOCK_NODES", Some(&*shown), "file"),
+        ("REDLOCK_NODES_FILE", None, "default"),
+        ("REDLOCK_USERNAME", None, "default"),
+        ("REDLOCK_PREFIX", Some(""), "option"),
+        ("REDLOCK_MAX_TTL", Some("1m"), "file"),
+        ("REDLOCK_NODE_TIMEOUT", Some("50ms"), "default"),
+        ("REDLOCK_PLAIN", Some("0"), "default"),
+        ("REDLOCK_QUEUE", Some("on"), "environment"),
+    ] {
+        assert_eq!(of(name), (value.map(str::to_owned), source.to_owned()), "{name}");
+    }
+    assert_eq!(settings.len(), redlock_quorum::environment::SETTINGS.len());
+    let people = doctor(&[]).out;
+    let line = people.lines().find(|line| line.contains("REDLOCK_MAX_TTL")).unwrap();
+    assert!(line.ends_with(&format!("1m  (line 2 of {})", file.display())), "{people}");
+}

@@ -5,6 +5,7 @@ mod findings;
 mod no_vote;
 mod probe;
 mod sets;
+mod settings;
 
 use std::ffi::OsStr;
 use std::time::{Duration, Instant};
@@ -22,10 +23,12 @@ use crate::session::Session;
 use blocks::{Block, blocks};
 use findings::{Finding, find};
 use probe::Probe;
+use settings::{Setting, settings};
 
 /// What `doctor` prints as JSON.
 #[derive(Serialize)]
 struct Report<'a> {
+    settings: Vec<Setting>,
     nodes: Vec<Node<'a>>,
     findings: Vec<Finding>,
 }
@@ -74,11 +77,12 @@ pub(crate) async fn doctor(global: &Global, args: &args::Doctor) -> Result<u8, F
     session.close().await;
     let problems = blocks(&findings).into_iter().filter(Block::is_problem);
     let problems = problems.map(|block| block.line()).collect::<Vec<_>>();
+    let settings = settings(global);
     if args.json {
         let nodes = nodes.iter().zip(&probes).map(|(node, probe)| Node::new(node, probe)).collect();
-        output::json(&Report { nodes, findings })?;
+        output::json(&Report { settings, nodes, findings })?;
     } else {
-        output::line(&people(&nodes, &findings))?;
+        output::line(&people(&settings, &nodes, &findings))?;
     }
     match problems.len() {
         0 => Ok(0),
@@ -102,8 +106,8 @@ async fn inspect(session: &Session) -> Vec<NodeReport> {
     }
 }
 
-/// A line for each master, then what is wrong.
-fn people(nodes: &[NodeReport], findings: &[Finding]) -> String {
+/// A line for each master, then the settings, then what is wrong.
+fn people(settings: &[Setting], nodes: &[NodeReport], findings: &[Finding]) -> String {
     let widest = nodes.iter().map(|node| node.node.len()).max().unwrap_or_default();
     let mut lines: Vec<String> = Vec::new();
     for node in nodes {
@@ -114,6 +118,8 @@ fn people(nodes: &[NodeReport], findings: &[Finding]) -> String {
         lines.push(format!("{:widest$}  {}{uptime}{cause}", node.node, in_words(node)));
     }
     lines.extend(sets::shown(nodes));
+    lines.push("settings:".into());
+    lines.extend(settings.iter().map(Setting::people));
     lines.extend(blocks(findings).iter().map(Block::people));
     if !findings.iter().any(Finding::is_problem) {
         lines.push("no problem was found".into());

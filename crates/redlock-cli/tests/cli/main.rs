@@ -23,6 +23,7 @@ mod nested;
 mod once;
 mod origins;
 mod periodic;
+mod procedures;
 mod quarantine;
 mod quiet;
 mod reentrant;

@@ -7,6 +7,7 @@ use redlock_quorum::{
 };
 
 use crate::duration::about;
+use crate::lists;
 use crate::moment;
 
 /// Whether a majority of masters has a key of another type. In a status a master that does not
@@ -96,8 +97,13 @@ fn held_beside(status: &Status, node: &NodeVote) -> String {
 }
 
 /// What each master said, in these words.
-fn in_one_line(said: Vec<(&NodeVote, String)>) -> String {
-    said_once(said.into_iter().map(|(node, words)| (&*node.node, words)).collect())
+fn in_one_line(mut said: Vec<(&NodeVote, String)>) -> String {
+    let list = lists::shortened(&mut said);
+    let line = said_once(said.into_iter().map(|(node, words)| (&*node.node, words)).collect());
+    match list {
+        Some(list) => format!("{line}; {list}"),
+        None => line,
+    }
 }
 
 /// The name of each master, and its words. Long words that three masters have are said once: a

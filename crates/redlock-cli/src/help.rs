@@ -272,10 +272,16 @@ By running init you assert that either no master was restarted, flushed or repla
 lock. init shows the masters, their processes and uptimes, and asks for confirmation on a terminal.
 Elsewhere, --yes is required.
 
+init also records its list as the set of masters, on every master, if all of them answer. Clients
+whose list differs from it by two masters or more are refused. If another set was recorded, init
+shows both lists. A list that differs by more than one master needs --again. Change one master at a
+time, and wait for 1.1 × --max-ttl between two changes.
+
 It waits 3s for all masters, and at most 1.1 × --max-ttl for a master that loads its data. A second
-call changes nothing. Without --again, init refuses if it cannot read the record of every master, or
-if the prefix was in use and a master may have lost data. A start script therefore ends no
-quarantine, unless the records of all masters are gone. With --again, a majority must answer. A
+call with the same list changes nothing. The list in another spelling gets a new set id, and no
+client is refused for it. Without --again, init refuses if it cannot read the record of every
+master, or if the prefix was in use and a master may have lost data. A start script therefore ends
+no quarantine, unless the records of all masters are gone. With --again, a majority must answer. A
 --floor more than a minute ahead of the masters' clocks requires --far-floor. If all masters ever
 restart empty, pass it again, larger than every token seen. --max-ttl D raises the largest TTL.
 --again --max-ttl D can also lower it if all masters answer.
@@ -306,7 +312,8 @@ States:
   quarantine   it may have lost a lock, so it does not vote until all earlier locks have expired
   none         it is not admitted, and its quarantine has not started: it is new, it restarted, or
                it cannot be admitted; its finding shows which
-  refused      it was reached, and rejected this user or replied with another error
+  refused      it was reached, and rejected this user or replied with another error; or its
+               recorded set does not fit this list, so no new lock is requested there
   unreachable  it was not reached
 
 Exit codes: 0 no errors or warnings, 1 errors or warnings, 64 usage, 74 cannot print.";

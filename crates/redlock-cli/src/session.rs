@@ -3,13 +3,13 @@
 use std::cell::{Cell, RefCell};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use redlock_quorum::commands::Uses;
 use redlock_quorum::server_error::ServerError;
 use redlock_quorum::{
-    Cause, Guard, InvalidRequest, InvalidTtl, Lost, Redlock, RedlockBuilder, Resource, Status,
-    Token, UnreleasedKey, Votes, WhyNot, quorum,
+    Cause, Guard, InvalidRequest, InvalidTtl, Lost, NodeReport, Redlock, RedlockBuilder, Resource,
+    Status, Token, UnreleasedKey, Votes, WhyNot, quorum,
 };
 
 use crate::answers;
@@ -136,6 +136,20 @@ impl Session {
         shrinks
     }
 
+    /// Returns the state of each master. Waits for first connections that are being made.
+    pub(crate) async fn inspect(&self) -> Vec<NodeReport> {
+        const PAUSE: Duration = Duration::from_millis(20);
+        let until = Instant::now() + RedlockBuilder::CONNECT_TIMEOUT;
+        loop {
+            let nodes = self.redlock.inspect().await;
+            let connects = |node: &NodeReport| matches!(node.cause, Some(Cause::NotConnected(_)));
+            if Instant::now() >= until || !nodes.iter().any(connects) {
+                return nodes;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
     /// What each master has under the key, at this moment.
     pub(crate) async fn status(&self) -> Status {
         self.redlock.status(&self.key).await
@@ -209,15 +223,12 @@ impl Session {
         }
     }
 
-    /// Prints once that the list and the recorded set of masters differ by one.
+    /// Prints once that the list of masters may be wrong, although it works.
     pub(crate) fn warn_of_list(&self) {
-        let Some(lists) = self.redlock.list_warning() else { return };
+        let Some(warning) = self.redlock.list_warning() else { return };
         if !self.has_warned_of_list.replace(true) {
-            let both = lists::by_one(&lists);
-            stderr::note(&format!(
-                "the list of masters may be wrong: {both}; if a change is under way, finish it with \
-                 redlock init"
-            ));
+            let (doubt, fix) = (lists::doubt(&warning), lists::fix(&warning.lists));
+            stderr::note(&format!("the list of masters may be wrong: {doubt}; {fix}"));
         }
     }
 
@@ -283,8 +294,8 @@ impl Session {
         });
         let tls = causes.iter().any(|cause| cause.is_of_tls());
         let tls = tls.then(|| format!("redlock trusts {}", self.ca));
-        let is_wrong = |cause: &&Cause| lists::is_wrong(cause);
-        let list = causes.iter().copied().find(is_wrong).map(|_| lists::FIX.to_owned());
+        let wrong = causes.iter().copied().find_map(lists::of_cause);
+        let list = wrong.map(|lists| lists::fix(lists).to_owned());
         let hints: Vec<_> = late.into_iter().chain(tls).chain(list).collect();
         (!hints.is_empty()).then(|| hints.join("; "))
     }

@@ -27,6 +27,7 @@ mod clock;
 pub mod commands;
 pub mod duration;
 mod facts;
+mod lists;
 mod mark;
 mod node;
 mod not_admitted;
@@ -49,9 +50,10 @@ pub use ballot::{Ballot, Balloted, Bid, FencingToken, InvalidFencingToken, Membe
 pub use cause::Cause;
 pub use clock::{Clock, Instant};
 pub use facts::{Facts, Role, Unread};
+pub use lists::{ListDoubt, ListWarning, Lists};
 pub use mark::{Mark, Marked};
 pub use node::Node;
-pub use not_admitted::{Lists, NotAdmitted, WhyNot};
+pub use not_admitted::{NotAdmitted, WhyNot};
 pub use op::{Op, Verb};
 #[cfg(feature = "redis")]
 #[doc(hidden)]

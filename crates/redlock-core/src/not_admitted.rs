@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::admission::{Names, RecordedSet};
 use crate::duration::at_least;
+use crate::lists::Lists;
 use crate::server_error::ServerError;
 
 /// Why the votes of a master that can be reached do not count, and when they may again.
@@ -26,15 +26,6 @@ pub struct NotAdmitted {
     pub step_error: Option<String>,
     /// The recorded set of masters and the list of this client, if they do not fit.
     pub lists: Option<Box<Lists>>,
-}
-
-/// The set of masters that `redlock init` has recorded on a master, and the list of a client.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Lists {
-    /// The set that the record of the master names; `None` if it names none.
-    pub set: Option<RecordedSet>,
-    /// The masters that the client lists.
-    pub list: Names,
 }
 
 /// The reason for which a master does not vote.
@@ -174,18 +165,6 @@ impl fmt::Display for NotAdmitted {
     }
 }
 
-/// Both lists. The text follows the name of a master.
-impl fmt::Display for Lists {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.set {
-            Some(set) => write!(f, "it belongs to a set of {set}")?,
-            None => write!(f, "its record names no set")?,
-        }
-        write!(f, ", and this client lists {}", self.list.len())?;
-        if self.list.is_empty() { Ok(()) } else { write!(f, " ({})", self.list) }
-    }
-}
-
 impl fmt::Display for WhyNot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -225,7 +204,7 @@ impl fmt::Display for WhyNot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admission::SetId;
+    use crate::admission::{Names, RecordedSet, SetId};
 
     fn quarantine(why: WhyNot, millis: u64) -> NotAdmitted {
         let votes_again = Some(Duration::from_millis(millis));
@@ -262,7 +241,7 @@ mod tests {
         let names = |count: u8| Names::new((1..=count).map(|one| format!("10.0.0.{one}:6379")));
         let of = |why, size: u8, listed| {
             let set = RecordedSet { id: SetId(1), size, names: names(size) };
-            NotAdmitted::wrong_list(why, Lists { set: Some(set), list: names(listed) })
+            NotAdmitted::wrong_list(why, Lists::new(Some(set), names(listed)))
         };
         let size = of(WhyNot::SetSize, 3, 1);
         assert_eq!(
@@ -276,8 +255,6 @@ mod tests {
             "the masters of this client's list belong to different sets: it belongs to a set of 1 \
              master (10.0.0.1:6379), and this client lists 1 (10.0.0.1:6379)"
         );
-        let lists = Lists { set: None, list: Names::default() };
-        assert_eq!(lists.to_string(), "its record names no set, and this client lists 0");
         assert!(!size.is_curable() && split.is_curable());
     }
 

@@ -27,7 +27,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use futures::FutureExt;
-use redlock_core::{FencingToken, Lists, Resource, Token};
+use redlock_core::{FencingToken, ListWarning, Resource, Token};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
@@ -116,8 +116,8 @@ impl Redlock {
         self.redlock.stats()
     }
 
-    /// Returns the recorded set and our list. See [`crate::Redlock::list_warning`].
-    pub fn list_warning(&self) -> Option<Lists> {
+    /// Returns why the list may be wrong. See [`crate::Redlock::list_warning`].
+    pub fn list_warning(&self) -> Option<ListWarning> {
         self.redlock.list_warning()
     }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use redlock_core::{Cause, Lists, Verdict};
+use redlock_core::{Cause, ListWarning, Verdict};
 use redlock_protocol::waiting::Refusal;
 
 use crate::lost::LostReason;
@@ -36,9 +36,9 @@ pub(crate) struct Counters {
     losses: [Counter; Losses::KINDS],
     nodes: Box<[NodeCounters]>,
     names: Arc<[Arc<str>]>,
-    /// The recorded set and the list of this handle, if they differ by one master. It is locked
-    /// only to compare the lists and to be read.
-    lists: Mutex<Option<Lists>>,
+    /// Why the list of this handle may be wrong although it works. It is locked only to be replaced
+    /// and to be read.
+    list_warning: Mutex<Option<ListWarning>>,
 }
 
 /// How an attempt ended, in the order of [`Outcomes::new`].
@@ -114,14 +114,14 @@ impl Counters {
         self.nodes[master].unacknowledged.set(releases);
     }
 
-    /// The recorded set and our list differ by one master, or no longer do.
-    pub(crate) fn set_lists(&self, lists: Option<Lists>) {
-        *self.lists.lock().unwrap_or_else(PoisonError::into_inner) = lists;
+    /// The list of this handle may be wrong, or this is known no more.
+    pub(crate) fn set_list_warning(&self, warning: Option<ListWarning>) {
+        *self.list_warning.lock().unwrap_or_else(PoisonError::into_inner) = warning;
     }
 
-    /// The recorded set and our list, if they differ by one master.
-    pub(crate) fn lists(&self) -> Option<Lists> {
-        self.lists.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Why the list of this handle may be wrong although it works.
+    pub(crate) fn list_warning(&self) -> Option<ListWarning> {
+        self.list_warning.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn stats(&self) -> Stats {

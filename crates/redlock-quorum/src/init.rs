@@ -73,6 +73,10 @@ pub struct InitNode {
     pub max_ttl: Option<Duration>,
     /// The longest TTL that it allowed before. `None` if it had no record.
     pub former_max_ttl: Option<Duration>,
+    /// The set of masters that its record names now. `None` if it names none.
+    pub set: Option<RecordedSet>,
+    /// The set of masters that its record named before. `None` if it named none.
+    pub former_set: Option<RecordedSet>,
 }
 
 /// Why `init` failed.

@@ -229,8 +229,8 @@ pub use redlock_core::commands;
 pub use redlock_core::server_error;
 pub use redlock_core::{
     Cause, Clock, Credentials, FencingToken, Instant, InvalidFencingToken, InvalidLabel,
-    InvalidNode, InvalidResource, InvalidTls, InvalidToken, InvalidTtl, InvalidUrl, Label, Lists,
-    Mark, Node, NotAdmitted, Resource, Tls, Token, Verdict, WhyNot,
+    InvalidNode, InvalidResource, InvalidTls, InvalidToken, InvalidTtl, InvalidUrl, Label,
+    ListDoubt, ListWarning, Lists, Mark, Node, NotAdmitted, Resource, Tls, Token, Verdict, WhyNot,
 };
 #[doc(hidden)]
 pub use redlock_protocol::ballot::clock::LEAD_MAX_US;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_core::{Lists, Resource, SharedQueue};
+use redlock_core::{ListWarning, Resource, SharedQueue};
 
 use crate::builder::RedlockBuilder;
 use crate::driver::command::{Command, LeaseRelease};
@@ -107,16 +107,16 @@ impl Redlock {
         self.handle.counters.stats()
     }
 
-    /// Returns the recorded set of masters and the list of this handle, if they differ by one master
-    /// as far as this handle has read. Locks are granted: a change of the list may be under way, or
-    /// the list is wrong. The log has one warning about it.
+    /// Returns why the list of this handle may be wrong although locks are granted, with the recorded
+    /// set of masters and the list, as far as this handle has read. Either a change of the list is
+    /// under way, or the list is wrong. The log has one warning about it.
     ///
     /// Returns `None` if they fit, if no set is recorded, or if no master was reached. A larger
     /// difference is the [cause] of an error instead.
     ///
     /// [cause]: crate::NotAdmitted
-    pub fn list_warning(&self) -> Option<Lists> {
-        self.handle.counters.lists()
+    pub fn list_warning(&self) -> Option<ListWarning> {
+        self.handle.counters.list_warning()
     }
 
     pub(crate) fn names(&self) -> &[Arc<str>] {

@@ -75,7 +75,7 @@ async fn one_master_fewer_or_one_more_is_a_warning() {
     for list in [&[0, 1, 2, 3][..], &[0, 1, 2, 3, 4, 5]] {
         let redlock = on(&masters, list).build().unwrap();
         redlock.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
-        let lists = redlock.list_warning().unwrap();
+        let lists = redlock.list_warning().unwrap().lists;
         assert_eq!((lists.set.unwrap().size, lists.list.len()), (5, list.len()));
     }
     five.try_lock(RESOURCE).await.unwrap().release().await.unwrap();

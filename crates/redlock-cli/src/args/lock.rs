@@ -71,7 +71,7 @@ pub(crate) struct Release {
 pub(crate) struct Status {
     /// What the lock is for; without it, all locks that are held under the prefix are listed
     pub(crate) key: Option<OsString>,
-    /// Print an object: key, state, token, ttl_ms, waiters, since_ms, done, nodes; without a key: locks, done,
+    /// Print an object: key, state, token, ttl_ms, waiters, since_ms, done, set, nodes; without a key: locks, done,
     /// truncated
     #[arg(long)]
     pub(crate) json: bool,

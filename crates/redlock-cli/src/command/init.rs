@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use redlock_quorum::{
-    Cause, FencingToken, Init, InitNode, InitReport, NodeReport, RecordedSet, Standing, quorum,
+    Cause, FencingToken, Init, InitError, InitNode, InitReport, ListDoubt, ListWarning, Lists,
+    NodeReport, RecordedSet, Standing, quorum,
 };
 use serde::Serialize;
 
@@ -58,6 +59,7 @@ async fn admit(session: &Session, global: &Global, args: &args::Init) -> Result<
     match session.redlock.init_with(options).await {
         Ok(report) => {
             print(&report.nodes, report.floor, report.set.as_ref(), args.json)?;
+            note_a_new_set(&report.nodes);
             if floor.is_some() {
                 note_those_without_floor(&report.nodes);
             }
@@ -69,12 +71,16 @@ async fn admit(session: &Session, global: &Global, args: &args::Init) -> Result<
         }
         Err(error) => {
             if let Some(nodes) = error.nodes().filter(|_| args.json) {
-                print(nodes, None, None, true)?;
+                let set = RecordedSet::most_common(nodes.iter().filter_map(|n| n.set.as_ref()));
+                print(nodes, None, set, true)?;
             }
+            let warning = session.redlock.list_warning();
+            session.has_warned_of_list.set(shows_lists(&error, warning.as_ref()));
             let limits = error.nodes().filter(|_| global.max_ttl.is_some()).and_then(limits);
             let causes = error.nodes().into_iter().flatten().filter_map(|node| node.cause.clone());
             let causes: Vec<_> = causes.collect();
-            let failure = session.with_hints(refused(error), &causes.iter().collect::<Vec<_>>());
+            let failure = session
+                .with_hints(refused(error, warning.as_ref()), &causes.iter().collect::<Vec<_>>());
             Err(match limits {
                 Some(limits) => failure.with_hint(&limits),
                 None => failure,
@@ -83,28 +89,64 @@ async fn admit(session: &Session, global: &Global, args: &args::Init) -> Result<
     }
 }
 
+/// Whether a refusal shows the recorded set and the list.
+fn shows_lists(error: &InitError, warning: Option<&ListWarning>) -> bool {
+    let is_of_names = warning.is_some_and(|warning| warning.doubt == ListDoubt::Names);
+    match error {
+        InitError::OtherSet { .. } => true,
+        InitError::Unread { .. } => is_of_names,
+        _ => false,
+    }
+}
+
 /// Shows what the statement is about, and asks on a terminal. Elsewhere the answer must have been
 /// given before.
 async fn agree(session: &Session, global: &Global) -> Result<(), Failure> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        let cause = anyhow!("refused, nothing was written: no terminal to confirm on; use --yes");
-        return Err(Failure::usage(cause));
+        return Err(no_terminal(session).await);
     }
     let nodes = prior::check(session, global).await?;
     for node in &nodes {
         stderr::note(&shown(node));
     }
-    for lists in lists::others(&nodes) {
-        stderr::note(&lists::both(&lists));
+    let changes = lists::others(&nodes);
+    for lists in &changes {
+        stderr::note(&lists::both(lists));
     }
+    session.has_warned_of_list.set(true);
     // No answer is a no.
-    let _ = io::stderr().write_all(QUESTION.as_bytes());
+    let _ = io::stderr().write_all(question(&changes).as_bytes());
     let mut answer = String::new();
     let _ = io::stdin().lock().read_line(&mut answer);
     match answer.trim() {
         "y" | "Y" | "yes" => Ok(()),
         _ => Err(Failure::new(NOT_OURS, anyhow!("nothing was written"))),
     }
+}
+
+/// The refusal where nobody can be asked. It shows both lists if the call would change the set.
+async fn no_terminal(session: &Session) -> Failure {
+    let nodes = session.inspect().await;
+    session.has_warned_of_list.set(true);
+    if let Some(failure) = prior::wrong_list(session, &nodes) {
+        return failure;
+    }
+    let changes = lists::others(&nodes);
+    let changes: String = changes.iter().map(|lists| format!("; {}", lists::both(lists))).collect();
+    let what = "refused, nothing was written: no terminal to confirm on; use --yes";
+    Failure::usage(anyhow!("{what}{changes}"))
+}
+
+/// What must be true. A change of the list is a second statement.
+fn question(changes: &[Lists]) -> String {
+    let change = |lists: &Lists| {
+        format!(
+            "The recorded set of masters changes: {}. Every client uses the recorded list or this \
+             one, and the previous change is at least 1.1 times max_ttl ago.\n",
+            lists::change(lists)
+        )
+    };
+    format!("{}{QUESTION}", changes.iter().map(change).collect::<String>())
 }
 
 const QUESTION: &str = "\
@@ -153,6 +195,23 @@ fn print(
         format!("{:widest$}  {was} -> {now}  {process}{limit}", node.node)
     };
     output::line(&nodes.iter().map(line).collect::<Vec<_>>().join("\n"))
+}
+
+/// Clients with the former list work for as long as it differs by one master.
+fn note_a_new_set(nodes: &[InitNode]) {
+    let Some(set) = nodes.iter().find_map(|node| node.set.as_ref()) else { return };
+    let former = nodes.iter().filter_map(|node| node.former_set.as_ref());
+    let quarantine =
+        nodes.iter().filter_map(|node| node.max_ttl).max().unwrap_or_default() * 11 / 10;
+    for former in lists::distinct(former.filter(|former| former.id != set.id)) {
+        let lists = Lists::new(Some(former.clone()), set.names.clone());
+        stderr::note(&format!(
+            "the recorded set has changed from {former} to {set}: {}; wait for {} (1.1 × max_ttl) \
+             before the next change of the list",
+            lists::change(&lists),
+            spelled(quarantine)
+        ));
+    }
 }
 
 /// A floor is written with an admission. Who gives one expects it everywhere.
@@ -238,6 +297,7 @@ fn judge(report: &InitReport) -> Result<u8, Failure> {
 /// What becomes of a master that was not admitted.
 fn later(node: &InitNode) -> &'static str {
     match &node.cause {
+        Some(Cause::TwinOf(_)) => "list each server once",
         Some(Cause::NotAdmitted(not)) if !not.is_curable() => {
             "it cannot be admitted until that is fixed"
         }

@@ -3,12 +3,13 @@
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use redlock_quorum::{Cause, InitError, Lists, NodeReport, Quarantine, Standing, WhyNot, quorum};
+use redlock_quorum::{Cause, InitError, NodeReport, Quarantine, Standing, WhyNot, quorum};
 
-use super::refusals::{in_use, other_set, refused};
-use crate::answers;
+use super::refusals::{self, in_use, other_set, refused};
+use crate::answers::said_once;
 use crate::exit::{Failure, UNAVAILABLE};
 use crate::global::Global;
+use crate::lists;
 use crate::session::Session;
 
 /// What the masters are, where nothing speaks against an `init`; `init` itself judges again.
@@ -20,12 +21,12 @@ pub(super) async fn check(session: &Session, global: &Global) -> Result<Vec<Node
     const PATIENCE: Duration = Duration::from_secs(3);
     const PAUSE: Duration = Duration::from_millis(100);
     if global.quarantine() == Quarantine::Off {
-        return Err(refused(InitError::Off));
+        return Err(refused(InitError::Off, None));
     }
     let until = Instant::now() + PATIENCE;
     loop {
         let nodes = session.redlock.inspect().await;
-        match refusal(&nodes) {
+        match refusal(session, &nodes) {
             None => return Ok(nodes),
             Some(failure) if Instant::now() >= until => {
                 let causes: Vec<_> = nodes.iter().filter_map(|node| node.cause.as_ref()).collect();
@@ -36,32 +37,55 @@ pub(super) async fn check(session: &Session, global: &Global) -> Result<Vec<Node
     }
 }
 
-fn refusal(nodes: &[NodeReport]) -> Option<Failure> {
-    let why = |node: &NodeReport| {
-        node.cause.as_ref().map_or_else(|| node.standing.to_string(), ToString::to_string)
-    };
-    let said = || answers::said_once(nodes.iter().map(|n| (&*n.node, why(n))).collect());
-    let (read, unread): (Vec<_>, Vec<_>) = nodes.iter().partition(|node| node.server.is_some());
+/// The refusal of a list that `init` never accepts as it is: it has duplicate or unrecorded
+/// addresses, or differs from a recorded set by more than one master.
+pub(super) fn wrong_list(session: &Session, nodes: &[NodeReport]) -> Option<Failure> {
+    let warning = session.redlock.list_warning();
+    let mistyped = lists::mistyped(nodes);
+    let is_unusable = |node: &&NodeReport| is_duplicate(node) || mistyped.contains(&&*node.node);
+    let unusable = said(nodes.iter().filter(is_unusable));
+    if !unusable.is_empty() {
+        return Some(refusals::unread(&unusable, warning.as_ref(), &answers(nodes)));
+    }
+    let mut refused = nodes.iter().filter_map(|node| lists::of_cause(node.cause.as_ref()?));
+    let lists = refused.next().cloned().or_else(|| warning.map(|warning| warning.lists));
+    let lists = lists.filter(|lists| lists.needs_again)?;
+    Some(other_set(&lists, &answers(nodes)))
+}
+
+fn refusal(session: &Session, nodes: &[NodeReport]) -> Option<Failure> {
+    let is_read = |node: &&NodeReport| node.server.is_some() && !is_duplicate(node);
+    let (read, unread): (Vec<_>, Vec<_>) = nodes.iter().partition(is_read);
     if read.len() < quorum(nodes.len()) {
         let what = "fewer than a quorum of masters could be read, nothing was written";
-        return Some(Failure::new(UNAVAILABLE, anyhow!("{what}: {}", said())));
+        return Some(Failure::new(UNAVAILABLE, anyhow!("{what}: {}", answers(nodes))));
+    }
+    if let Some(failure) = wrong_list(session, nodes) {
+        return Some(failure);
     }
     if !unread.is_empty() {
-        let names: Vec<&str> = unread.iter().map(|node| &*node.node).collect();
-        return Some(Failure::usage(anyhow!(
-            "the record of {} was not read, and it may show that this namespace was in use: type \
-             redlock init again when every master answers, or state by --again that no lock is \
-             held; nothing was written: {}",
-            names.join(", "),
-            said()
-        )));
-    }
-    // Any smaller difference is judged by `init` itself.
-    if let Some(lists) = nodes.iter().find_map(other_size) {
-        return Some(other_set(lists, &said()));
+        return Some(refusals::unread(&said(unread), None, &answers(nodes)));
     }
     let is_mixed = nodes.iter().any(is_without_quarantine);
-    (is_mixed || has_lost(nodes)).then(|| in_use(is_mixed, &said()))
+    (is_mixed || has_lost(nodes)).then(|| in_use(is_mixed, &answers(nodes)))
+}
+
+/// The name of each master, and why it does not vote.
+fn said<'a>(nodes: impl IntoIterator<Item = &'a NodeReport>) -> Vec<(&'a str, Option<&'a Cause>)> {
+    nodes.into_iter().map(|node| (&*node.node, node.cause.as_ref())).collect()
+}
+
+/// What each master is, on one line. Both lists are shown once, elsewhere.
+fn answers(nodes: &[NodeReport]) -> String {
+    let why = |node: &NodeReport| {
+        let cause = node.cause.as_ref().filter(|cause| !lists::is_wrong(cause));
+        cause.map_or_else(|| node.standing.to_string(), ToString::to_string)
+    };
+    said_once(nodes.iter().map(|node| (&*node.node, why(node))).collect())
+}
+
+fn is_duplicate(node: &NodeReport) -> bool {
+    matches!(node.cause, Some(Cause::TwinOf(_)))
 }
 
 /// Whether a master was admitted before, and some master does not vote: it may have lost a lock.
@@ -69,14 +93,6 @@ fn has_lost(nodes: &[NodeReport]) -> bool {
     let was_admitted =
         |node: &NodeReport| node.server.as_ref().is_some_and(|server| server.floor.is_some());
     nodes.iter().any(was_admitted) && nodes.iter().any(|node| node.standing != Standing::Admitted)
-}
-
-/// Both lists, if the number of masters in the set of this one differs from the list by two or more.
-fn other_size(node: &NodeReport) -> Option<&Lists> {
-    match &node.cause {
-        Some(Cause::NotAdmitted(not)) if not.why == WhyNot::SetSize => not.lists.as_deref(),
-        _ => None,
-    }
 }
 
 fn is_without_quarantine(node: &NodeReport) -> bool {

@@ -1,14 +1,14 @@
 //! Why `init` did nothing, or not all.
 
 use anyhow::anyhow;
-use redlock_quorum::{Cause, InitError, InitNode, Lists, WhyNot};
+use redlock_quorum::{Cause, InitError, InitNode, ListWarning, Lists, WhyNot};
 
 use crate::answers;
 use crate::exit::{Failure, UNAVAILABLE};
 use crate::lists;
 
-/// Why nothing was done, or not all.
-pub(super) fn refused(error: InitError) -> Failure {
+/// Why nothing was done, or not all. `warning`: the list may be wrong.
+pub(super) fn refused(error: InitError, warning: Option<&ListWarning>) -> Failure {
     let said = |nodes: &[InitNode]| {
         answers::said_once(nodes.iter().map(|node| (&*node.node, standing(node))).collect())
     };
@@ -38,13 +38,12 @@ pub(super) fn refused(error: InitError) -> Failure {
              --far-floor; \
              nothing was written"
         )),
-        InitError::Unread { unread, nodes } => Failure::usage(anyhow!(
-            "the record of {} was not read, and it may show that this namespace was in use: type \
-             redlock init again when every master answers, or state by --again that no lock \
-             is held; nothing was written: {}",
-            unread.join(", "),
-            said(&nodes)
-        )),
+        InitError::Unread { unread: names, nodes } => {
+            let is_unread = |node: &&InitNode| names.contains(&node.node);
+            let masters = nodes.iter().filter(is_unread);
+            let masters = masters.map(|node| (&*node.node, node.cause.as_ref()));
+            unread(&masters.collect::<Vec<_>>(), warning, &said(&nodes))
+        }
         // Nothing is wrong with what was asked: it may be asked again.
         InitError::MaxTtl { .. } | InitError::Moved { .. } => Failure::new(UNAVAILABLE, error),
         InitError::Off => Failure::usage(anyhow!(
@@ -54,6 +53,34 @@ pub(super) fn refused(error: InitError) -> Failure {
         InitError::Invalid(why) => why.into(),
         error => Failure::usage(error),
     }
+}
+
+/// The records of these masters were not read.
+pub(super) fn unread(
+    masters: &[(&str, Option<&Cause>)],
+    warning: Option<&ListWarning>,
+    said: &str,
+) -> Failure {
+    let is_duplicate =
+        |(_, cause): &&(&str, Option<&Cause>)| matches!(cause, Some(Cause::TwinOf(_)));
+    if masters.iter().any(|master| is_duplicate(&master)) {
+        let what = "refused, nothing was written: the list has duplicate addresses";
+        return Failure::usage(anyhow!("{what}: {said}; list each server once"));
+    }
+    let names: Vec<&str> = masters.iter().map(|(name, _)| *name).collect();
+    let unrecorded = warning.and_then(|warning| {
+        let unrecorded = lists::partly_unrecorded(&warning.lists);
+        names.iter().any(|name| unrecorded.contains(name)).then_some(&warning.lists)
+    });
+    let names = names.join(", ");
+    let fix = match unrecorded.and_then(lists::unrecorded) {
+        Some(unrecorded) => format!("{unrecorded}; correct the list, or start that master"),
+        None => "it may show that this prefix was in use; run redlock init when every master \
+            answers, or pass --again if no lock is held"
+            .into(),
+    };
+    let what = "refused, nothing was written: the record of";
+    Failure::usage(anyhow!("{what} {names} was not read: {said}; {fix}"))
 }
 
 /// The list differs from the recorded set by more than one master.
@@ -101,7 +128,7 @@ mod tests {
     async fn a_master_that_is_being_looked_at_is_no_reason_for_again() {
         let mut nodes = nodes().await;
         let said = |nodes: &[InitNode]| {
-            let failure = refused(InitError::Refused { nodes: nodes.to_vec() });
+            let failure = refused(InitError::Refused { nodes: nodes.to_vec() }, None);
             (failure.code, format!("{:#}", failure.cause))
         };
         let (code, words) = said(&nodes);

@@ -15,6 +15,7 @@ mod force;
 mod guide;
 mod init;
 mod keys;
+mod list_doubts;
 mod listing;
 mod lists;
 mod loss;

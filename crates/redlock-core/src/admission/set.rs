@@ -61,6 +61,15 @@ impl RecordedSet {
     pub fn text(&self) -> String {
         format!("{} {}", self.id, self.size)
     }
+
+    /// Returns the set that occurs most often among these, which are in the order of their masters.
+    /// If two occur equally often, returns the earlier one.
+    pub fn most_common<'a>(sets: impl IntoIterator<Item = &'a Self>) -> Option<&'a Self> {
+        let sets: Vec<_> = sets.into_iter().collect();
+        let count = |id: SetId| sets.iter().filter(|set| set.id == id).count();
+        // `max_by_key` returns the last of several maxima, so the order is reversed.
+        sets.iter().rev().max_by_key(|set| count(set.id)).copied()
+    }
 }
 
 impl Names {

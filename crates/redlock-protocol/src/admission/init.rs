@@ -13,6 +13,7 @@
 //! covered. No script acts after the call is over: a write that has not happened by then never
 //! happens.
 
+use redlock_core::Lists;
 use redlock_core::admission::{AdmissionOp, Init, Millis, Nonce, RecordedSet, Remove, Score};
 
 use super::begin::Reading;
@@ -73,7 +74,7 @@ pub enum NoPlan {
     NoQuorum,
     /// This set is recorded on a master of the list and differs from the list by more than one
     /// master, and `again` was not given. The list may be wrong.
-    OtherSet(RecordedSet),
+    OtherSet(Box<Lists>),
     /// The floor would reach 2^53.
     TooLarge,
     /// The floor is above this one, the largest that is allowed. It would permanently use up almost

@@ -9,12 +9,16 @@
 //! |---|---|
 //! | no set | as without this file |
 //! | one id, and the number of masters in the list | as without this file |
-//! | a number that differs by one, or one master with another id | requested, with a warning: a change may be under way |
+//! | a number that differs by one, or one master with another id | requested, with a warning: a change may be under way ([`ListDoubt`]) |
+//! | a master without a set, whose name is not in the set of the others | requested, with a warning: it may be a former master or a stranger |
 //! | a number that differs by two or more | not requested from that master ([`Misfit::Size`]) |
 //! | two or more masters outside of the most common set | not requested from any master ([`Misfit::Split`]) |
 //!
 //! Such a master still votes in the sense of admission, because it kept its data. Held leases are
 //! extended and released as usual, and masters are admitted as usual. Only new locks are refused.
+//!
+//! The length of the list is the number of its servers: duplicate addresses are not counted. Names
+//! refuse nothing, because one address has several spellings.
 //!
 //! # Effects of each failure
 //!
@@ -29,6 +33,7 @@
 //!   list agree on the smaller id. If the lists differ, at least one of the two fails.
 
 use redlock_core::admission::{Names, RecordedSet, SetChange, SetId};
+use redlock_core::{ListDoubt, Lists};
 
 use super::{Admission, MasterKind, NoPlan, Scored};
 
@@ -57,18 +62,14 @@ impl Admission {
     /// Returns the set that the latest record of a master named, also while the master is away. `None` for
     /// a second address of a server.
     pub fn set_of(&self, master: usize) -> Option<&RecordedSet> {
-        let is_twin = self.twins.twin_of(master).is_some();
-        self.peers[master].set.as_ref().filter(|_| self.has_quarantine && !is_twin)
+        let belongs = self.has_quarantine && !self.is_duplicate(master);
+        self.peers[master].set.as_ref().filter(|_| belongs)
     }
 
     /// Returns the set that most masters of the list belong to. If two sets have equally many,
     /// returns the set of the earlier master.
     pub fn common_set(&self) -> Option<&RecordedSet> {
-        let sets: Vec<_> = self.sets().collect();
-        let count = |id: SetId| sets.iter().filter(|set| set.id == id).count();
-        // `max_by_key` returns the last of several maxima, so the order is reversed to prefer the
-        // first master.
-        sets.iter().rev().max_by_key(|set| count(set.id)).copied()
+        RecordedSet::most_common(self.sets())
     }
 
     /// Returns why no new lock is requested from this master, or `None` if its set fits the list.
@@ -79,16 +80,42 @@ impl Admission {
         (self.outside() > CHANGING).then_some(Misfit::Split)
     }
 
-    /// Returns the first master whose record shows that a change of the list may be under way: its set has
-    /// one master more or less than the list, or it is the only one outside of the common set. New
-    /// locks are requested.
-    pub fn changing(&self) -> Option<usize> {
-        let is_odd = |set: &RecordedSet| match self.outside() {
-            CHANGING => self.common_set().is_some_and(|common| common.id != set.id),
-            _ => false,
-        };
-        let shows = |set: &RecordedSet| self.apart(set) == CHANGING || is_odd(set);
-        (0..self.peers.len()).find(|&master| self.set_of(master).is_some_and(shows))
+    /// Returns why the list may be wrong although new locks are requested, and the first master that
+    /// shows it. `names` are the masters as this client lists them.
+    pub fn list_doubt(&self, names: &Names) -> Option<(usize, ListDoubt)> {
+        let first = |shows: &dyn Fn(usize) -> bool| (0..self.peers.len()).find(|one| shows(*one));
+        let is_near = |master| self.set_of(master).is_some_and(|set| self.apart(set) == CHANGING);
+        let odd = (self.outside() == CHANGING).then(|| first(&|master| self.is_outside(master)));
+        let odd = odd.flatten().map(|master| (master, ListDoubt::OtherSet));
+        let near = || first(&is_near).map(|master| (master, ListDoubt::Size));
+        odd.or_else(near).or_else(|| Some((self.unnamed(names)?, ListDoubt::Names)))
+    }
+
+    /// Returns the first master that shows no set, while the common set contains the names of
+    /// others and not its name. It may be a stranger, or a former master that was replaced. It may
+    /// also be spelled in another way, so nothing is refused.
+    fn unnamed(&self, names: &Names) -> Option<usize> {
+        let common = self.common_set()?;
+        let lacks_set = |master: usize| !self.is_duplicate(master) && self.set_of(master).is_none();
+        // A master that is still being connected may show its set soon.
+        let is_heard = |master: usize| !self.is_connecting || self.peers[master].facts.is_some();
+        if !(0..self.peers.len()).any(|master| lacks_set(master) && is_heard(master)) {
+            return None;
+        }
+        let has_some = names.iter().any(|name| common.names.contains(name));
+        let mut masters = names.iter().enumerate().filter(|_| has_some);
+        masters.find_map(|(master, name)| {
+            let is_unnamed = lacks_set(master) && is_heard(master) && !common.names.contains(name);
+            is_unnamed.then_some(master)
+        })
+    }
+
+    /// Returns this set next to the list of this client. A master without a set gets the common one.
+    pub fn lists(&self, set: Option<&RecordedSet>, names: &Names) -> Lists {
+        let (list, duplicates) = self.apart_from_duplicates(names);
+        let needs_again = self.too_different(names).is_some();
+        let lists = Lists::new(set.or_else(|| self.common_set()).cloned(), list);
+        lists.with_duplicates(duplicates).with_again(needs_again)
     }
 
     /// Returns the set that a master gets at its admission: the set of the voting masters, if all
@@ -99,22 +126,22 @@ impl Admission {
         sets.all(|set| set.is_some_and(|set| set.id == first.id)).then(|| first.clone())
     }
 
-    /// Returns the set that `init` writes on every master of the list.
+    /// Returns the set that `init` writes on every master of the list. Duplicate addresses are not
+    /// part of it.
     ///
     /// # Errors
     ///
     /// Without `again`, fails if a recorded set and the list differ by more than one master.
     pub(super) fn set_for_all(&self, listed: &Listed, again: bool) -> Result<RecordedSet, NoPlan> {
-        let differs = |set: &&RecordedSet| self.difference(set, listed) > CHANGING;
-        if let Some(set) = self.sets().find(differs).filter(|_| !again) {
-            return Err(NoPlan::OtherSet(set.clone()));
+        if let Some(set) = self.too_different(&listed.names).filter(|_| !again) {
+            return Err(NoPlan::OtherSet(self.lists(Some(set), &listed.names).into()));
         }
         // No list is longer than 15.
-        let size = u8::try_from(self.peers.len()).unwrap_or(u8::MAX);
-        let is_this =
-            |set: &&RecordedSet| set.size == size && set.names.are_those_of(&listed.names);
+        let size = u8::try_from(self.listed()).unwrap_or(u8::MAX);
+        let (names, _) = self.apart_from_duplicates(&listed.names);
+        let is_this = |set: &&RecordedSet| set.size == size && set.names.are_those_of(&names);
         let id = self.sets().filter(is_this).map(|set| set.id).min();
-        Ok(RecordedSet { id: id.unwrap_or(listed.fresh), size, names: listed.names.clone() })
+        Ok(RecordedSet { id: id.unwrap_or(listed.fresh), size, names })
     }
 
     /// Returns `true` if every master of the list has answered. Otherwise `init` writes no set
@@ -124,7 +151,7 @@ impl Admission {
             let mut found = answers.iter().filter(|answer| answer.master == master);
             found.any(|answer| answer.facts.role == MasterKind::Master)
         };
-        (0..self.peers.len()).all(answered)
+        (0..self.peers.len()).all(|master| self.is_duplicate(master) || answered(master))
     }
 
     /// Returns the write of a set into the record of this master.
@@ -137,26 +164,61 @@ impl Admission {
         (0..self.peers.len()).filter_map(|master| self.set_of(master))
     }
 
+    fn is_duplicate(&self, master: usize) -> bool {
+        self.twins.twin_of(master).is_some()
+    }
+
+    /// Returns the length of the list without duplicate addresses.
+    fn listed(&self) -> usize {
+        (0..self.peers.len()).filter(|&master| !self.is_duplicate(master)).count()
+    }
+
+    /// Separates the names of the masters from the duplicate addresses. A server has the name that
+    /// is listed first, whichever of its addresses votes, so that the names do not depend on the
+    /// order of connections.
+    fn apart_from_duplicates(&self, names: &Names) -> (Names, Names) {
+        let is_repeated = |master: usize| {
+            let shown = self.twins.shown(master);
+            shown.is_some() && (0..master).any(|other| self.twins.shown(other) == shown)
+        };
+        let (duplicates, masters): (Vec<_>, Vec<_>) =
+            names.iter().enumerate().partition(|(master, _)| is_repeated(*master));
+        let of = |names: Vec<(usize, &str)>| Names::new(names.into_iter().map(|(_, name)| name));
+        (of(masters), of(duplicates))
+    }
+
     /// Returns by how many the number of masters in the set differs from the length of the list.
     fn apart(&self, set: &RecordedSet) -> usize {
-        usize::from(set.size).abs_diff(self.peers.len())
+        usize::from(set.size).abs_diff(self.listed())
     }
 
     /// Returns how many masters are outside of the most common set. Masters without a set are not
     /// outside.
     fn outside(&self) -> usize {
-        let Some(common) = self.common_set() else { return 0 };
-        self.sets().filter(|set| set.id != common.id).count()
+        (0..self.peers.len()).filter(|&master| self.is_outside(master)).count()
+    }
+
+    fn is_outside(&self, master: usize) -> bool {
+        let common = self.common_set().map(|set| set.id);
+        self.set_of(master).is_some_and(|set| Some(set.id) != common)
+    }
+
+    /// Returns the first recorded set that differs from the list by more than one master.
+    fn too_different(&self, names: &Names) -> Option<&RecordedSet> {
+        self.sets().find(|set| self.difference(set, names) > CHANGING)
     }
 
     /// Returns by how many masters the list differs from a recorded set. A master of the list is in
     /// the set if its record names that set, or if the set contains its name. Both are checked,
     /// because an address has several spellings, and a master that lost its record has no set.
-    fn difference(&self, set: &RecordedSet, listed: &Listed) -> usize {
+    fn difference(&self, set: &RecordedSet, names: &Names) -> usize {
         let is_in = |(master, name): &(usize, &str)| {
             self.set_of(*master).is_some_and(|other| other.id == set.id) || set.names.contains(name)
         };
-        let both = listed.names.iter().enumerate().filter(is_in).count();
-        usize::from(set.size).max(self.peers.len()).saturating_sub(both)
+        let masters = names.iter().enumerate().filter(|(master, _)| !self.is_duplicate(*master));
+        let both = masters.filter(is_in).count();
+        let larger = usize::from(set.size).max(self.listed());
+        // More masters can show a set than it has: each was admitted next to its masters.
+        larger.saturating_sub(both).max(self.apart(set))
     }
 }

@@ -25,6 +25,9 @@ pub trait View {
     /// Returns the `max_ttl` in the record of a master.
     fn max_ttl_of(&self, master: usize) -> Option<Millis>;
 
+    /// Returns the set of masters in the record of a master.
+    fn set_of(&self, master: usize) -> Option<&RecordedSet>;
+
     /// Returns why a master does not vote. `None` if it votes.
     fn why_not(&self, master: usize, now: Instant) -> Option<Cause>;
 

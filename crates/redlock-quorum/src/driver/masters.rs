@@ -72,8 +72,10 @@ impl Driver {
             News::Counting(master) => self.observer.counting(master),
             News::Weak(master, weak) => self.observer.weakness(master, weakness(weak), now),
             News::NoQueue(master, why) => self.observer.no_queue(master, &why, now),
-            News::ListDiffers(master, lists) => self.observer.list_differs(master, &lists, now),
-            News::Lists(lists) => self.observer.counters.set_lists(lists),
+            News::ListDoubt(warning) => self.observer.list_may_be_wrong(&warning, now),
+            News::ListWarning(warning) => {
+                self.observer.counters.set_list_warning(warning.map(|warning| *warning))
+            }
         }
     }
 

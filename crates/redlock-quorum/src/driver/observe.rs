@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_core::{Cause, Instant, Lists, Token, Verdict, Vote};
+use redlock_core::{Cause, Instant, ListWarning, Token, Verdict, Vote};
 use redlock_protocol::client::masters::Weakness;
 use redlock_protocol::client::table::Id;
 use redlock_protocol::master_set::MasterSet;
@@ -137,16 +137,16 @@ impl Observer {
         }
     }
 
-    /// Logs that the recorded set of `master` and the list of this client differ by one master.
-    pub(super) fn list_differs(&mut self, master: usize, lists: &Lists, now: Instant) {
+    /// Logs that the list of this client works and may be wrong.
+    pub(super) fn list_may_be_wrong(&mut self, warning: &ListWarning, now: Instant) {
         if let Some(suppressed) = self.warnings.admit(Warning::List, now) {
+            let ListWarning { doubt, node, lists, .. } = warning;
             log(|| {
                 warn!(
-                    node = %self.names[master],
+                    %node,
                     %lists,
                     suppressed,
-                    "the list of masters differs from the recorded set by one: a change may be \
-                     under way, or the list is wrong"
+                    "the list of masters may be wrong, or a change is under way: {doubt}"
                 )
             });
         }

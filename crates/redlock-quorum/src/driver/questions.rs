@@ -163,6 +163,8 @@ impl Driver {
             uptime: row.uptime,
             max_ttl: row.max_ttl.map(Duration::from_millis),
             former_max_ttl: row.former_max_ttl.map(Duration::from_millis),
+            set: row.set,
+            former_set: row.former_set,
         }
     }
 

@@ -7,9 +7,10 @@ use redlock_quorum::commands::Purpose;
 use redlock_quorum::{Cause, NodeReport, NotAdmitted, ServerReport, Standing, quorum};
 use serde::Serialize;
 
-use super::no_vote::{self, FOREIGN_CURE, NO_TOKEN};
+use super::no_vote::{self, FOREIGN_CURE, MISTYPED, NO_TOKEN};
 use super::probe::Probe;
 use crate::duration::spelled;
+use crate::lists;
 use crate::rights;
 
 /// One thing that is wrong.
@@ -112,9 +113,14 @@ pub(super) fn find(nodes: &[NodeReport], probes: &[Probe], has_quarantine: bool)
     let of_all = [no_quorum(nodes), even(nodes.len()), one_host(nodes), limits_differ(nodes)];
     let mut found: Vec<Finding> = of_all.into_iter().flatten().collect();
     let may_be_new = NotAdmitted::may_be_new(nodes.iter().map(not_admitted));
+    let mistyped = lists::mistyped(nodes);
     for (node, probe) in nodes.iter().zip(probes) {
         let cause = node.cause.as_ref();
-        let of_cause = |cause| no_vote(cause, probe.hinders_admission(), may_be_new);
+        let of_cause = |cause| {
+            let found = no_vote(cause, probe.hinders_admission(), may_be_new);
+            let is_mistyped = mistyped.contains(&&*node.node);
+            if is_mistyped { Finding { fix: MISTYPED.into(), ..found } } else { found }
+        };
         let of_node = cause.map(of_cause).into_iter();
         let of_node = of_node.chain(node.server.iter().flat_map(of_server));
         let of_node = of_node.chain(of_probe(probe, has_quarantine));

@@ -8,16 +8,17 @@ mod sets;
 mod settings;
 
 use std::ffi::OsStr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::anyhow;
-use redlock_quorum::{Cause, NodeReport, Quarantine, RedlockBuilder, ServerReport, Standing};
+use redlock_quorum::{NodeReport, Quarantine, ServerReport, Standing};
 use serde::Serialize;
 
 use crate::args;
 use crate::duration::{millis, millis_up, spelled};
 use crate::exit::{FINDINGS, Failure};
 use crate::global::Global;
+use crate::lists;
 use crate::output;
 use crate::session::Session;
 use blocks::{Block, blocks};
@@ -39,6 +40,7 @@ struct Node<'a> {
     node: &'a str,
     state: &'static str,
     cause: Option<String>,
+    set: Option<output::Set>,
     #[serde(flatten)]
     server: Option<Server<'a>>,
     #[serde(flatten)]
@@ -55,7 +57,6 @@ struct Server<'a> {
     uptime_s: Option<u64>,
     max_ttl_ms: Option<u64>,
     admitted_as: Option<&'a str>,
-    set: Option<output::Set>,
     floor: Option<u64>,
     ballots: Option<u32>,
     quarantine_left_ms: Option<u64>,
@@ -65,7 +66,7 @@ struct Server<'a> {
 
 pub(crate) async fn doctor(global: &Global, args: &args::Doctor) -> Result<u8, Failure> {
     let session = Session::new(global, OsStr::new("-"))?;
-    let nodes = inspect(&session).await;
+    let nodes = session.inspect().await;
     let probes = probe::at_all(global, &session, &nodes).await;
     let has_quarantine = global.quarantine() == Quarantine::On;
     let mut findings = find(&nodes, &probes, has_quarantine);
@@ -88,21 +89,6 @@ pub(crate) async fn doctor(global: &Global, args: &args::Doctor) -> Result<u8, F
         0 => Ok(0),
         1 => Err(Failure::new(FINDINGS, anyhow!("1 finding: {}", problems[0]))),
         many => Err(Failure::new(FINDINGS, anyhow!("{many} findings: {}", problems.join(", ")))),
-    }
-}
-
-/// What each master is. One that is not connected yet, when a majority is, is waited for: it is no
-/// finding.
-async fn inspect(session: &Session) -> Vec<NodeReport> {
-    const PAUSE: Duration = Duration::from_millis(20);
-    let until = Instant::now() + RedlockBuilder::CONNECT_TIMEOUT;
-    loop {
-        let nodes = session.redlock.inspect().await;
-        let connects = |node: &NodeReport| matches!(node.cause, Some(Cause::NotConnected(_)));
-        if Instant::now() >= until || !nodes.iter().any(connects) {
-            return nodes;
-        }
-        tokio::time::sleep(PAUSE).await;
     }
 }
 
@@ -135,8 +121,12 @@ fn in_words(node: &NodeReport) -> &'static str {
     }
 }
 
+/// A master whose set does not fit the list is admitted, and gets no request for a new lock.
 fn state(node: &NodeReport) -> &'static str {
-    output::state(node.standing, node.cause.as_ref())
+    match node.cause.as_ref() {
+        Some(cause) if lists::is_wrong(cause) => "refused",
+        cause => output::state(node.standing, cause),
+    }
 }
 
 impl<'a> Node<'a> {
@@ -145,6 +135,7 @@ impl<'a> Node<'a> {
             node: &report.node,
             state: state(report),
             cause: report.cause.as_ref().map(ToString::to_string),
+            set: sets::set_of(report).map(output::Set::new),
             server: report.server.as_ref().map(Server::new),
             probe,
         }
@@ -162,7 +153,6 @@ impl<'a> Server<'a> {
             uptime_s: server.uptime.as_ref().map(Duration::as_secs),
             max_ttl_ms: server.max_ttl.map(millis),
             admitted_as: server.admitted_as.as_deref(),
-            set: server.set.as_ref().map(output::Set::new),
             floor: server.floor,
             ballots: server.ballots,
             quarantine_left_ms: server.quarantine_left.map(millis_up),

@@ -3,6 +3,8 @@
 use redlock_quorum::server_error::ServerError;
 use redlock_quorum::{Cause, NotAdmitted, WhyNot};
 
+use crate::lists;
+
 /// Why that matters, and the fix. `is_hindered`: keys or rights of the master are wrong, so that
 /// no quarantine begins or ends there. `may_be_new`: all masters may be.
 pub(super) fn of(
@@ -97,8 +99,7 @@ fn not_admitted(not: &NotAdmitted, may_be_new: bool) -> (&'static str, &'static 
         WhyNot::SetSize | WhyNot::SetsDiffer => (
             "with a wrong list of masters, two clients can hold the same lock, so this client \
              requests no new lock there",
-            "correct the list of this client; if the list is right, run redlock init, which shows \
-             both lists",
+            not.lists.as_deref().map_or("correct the list of masters", lists::fix),
         ),
         WhyNot::Loading => LOADING,
         _ => ("not voting at the moment", "run doctor again shortly"),
@@ -117,6 +118,8 @@ fn unread(step_error: &str) -> &'static str {
     }
 }
 
+pub(super) const MISTYPED: &str = "correct its address in the list, because the recorded set does \
+    not contain it; if the address is right, check the server and the network";
 const UNTOLD: &str = "it is unknown whether it lost data";
 const MISSED: &str = "it does not vote, so fewer other masters can fail before locking stops";
 const FORGOT: &str = "it may have lost a lock that is still held";

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use redlock_quorum::{Lists, NodeReport, RecordedSet, Standing};
+use redlock_quorum::{ListDoubt, ListWarning, Lists, NodeReport, RecordedSet, Standing};
 
 use super::findings::Finding;
 use crate::lists;
@@ -13,44 +13,60 @@ pub(super) fn shown(nodes: &[NodeReport]) -> Vec<String> {
     for (node, set) in nodes.iter().filter_map(|node| Some((node, set_of(node)?))) {
         counted.entry(set.id.0).or_insert((set, Vec::new())).1.push(&node.node);
     }
-    let names: Vec<&str> = nodes.iter().map(|node| &*node.node).collect();
     let is_one = counted.len() == 1;
     let line = |(set, masters): &(&RecordedSet, Vec<&str>)| {
         let of = if is_one { String::new() } else { format!(" of {}", masters.join(", ")) };
-        let list = names.join(", ");
-        format!("recorded set{of}: {set}; this command lists {} ({list})", names.len())
+        format!("recorded set{of}: {set}; {}", lists::shown(nodes))
     };
     counted.values().map(line).collect()
 }
 
-/// Finds differences that keep no master from voting. `warning`: the set and the list differ by one
-/// master, as far as the handle has judged.
-pub(super) fn find(nodes: &[NodeReport], warning: Option<Lists>) -> Vec<Finding> {
-    let by_one = warning.as_ref().map(differs_by_one);
-    let is_judged = by_one.is_some() || nodes.iter().any(has_wrong_list);
+/// Finds differences that keep no master from voting. `warning`: the list may be wrong, as far as
+/// the handle has judged.
+pub(super) fn find(nodes: &[NodeReport], warning: Option<ListWarning>) -> Vec<Finding> {
+    // Names are compared below, also those of masters that show the same set.
+    let judged = warning.filter(|warning| warning.doubt != ListDoubt::Names);
+    let is_judged = judged.is_some() || nodes.iter().any(has_wrong_list);
     let named = lists::others(nodes).into_iter().filter(|_| !is_judged);
-    let named: Vec<_> = named.map(|lists| other_names(&lists)).collect();
-    by_one.into_iter().chain(named).chain(without_set(nodes)).collect()
+    let named: Vec<_> = named.map(|lists| other_names(&lists, fix(nodes))).collect();
+    judged.iter().map(may_be_wrong).chain(named).chain(without_set(nodes)).collect()
 }
 
-fn differs_by_one(lists: &Lists) -> Finding {
+fn may_be_wrong(warning: &ListWarning) -> Finding {
     Finding::warning(
-        format!(
-            "the list of masters differs from the recorded set by one: {}",
-            lists::by_one(lists)
-        ),
+        format!("the list of masters may be wrong: {}", lists::doubt(warning)),
         "a change of the list may be under way; if the list is wrong, two clients can hold the \
          same lock",
-        "finish the change with redlock init, or correct the list of this client",
+        lists::fix(&warning.lists),
     )
 }
 
-fn other_names(lists: &Lists) -> Finding {
-    Finding::info(
-        format!("the recorded set has other names: {}", lists::both(lists)),
-        "names are not compared, so another spelling is harmless, but a wrong master is not noticed",
-        "check the list of this client; if it is right, redlock init records its names",
-    )
+/// If all names differ, they are more likely spelled in another way.
+fn other_names(lists: &Lists, fix: &'static str) -> Finding {
+    let shown = lists::both_and_unrecorded(lists);
+    match lists::partly_unrecorded(lists).is_empty() {
+        true => Finding::info(
+            format!("the recorded set has other names: {shown}"),
+            "names are not compared, so another spelling is harmless, but a wrong master is not \
+             noticed",
+            fix,
+        ),
+        false => Finding::warning(
+            format!("the list of masters may be wrong: {shown}"),
+            "if it is another master and not another spelling, two clients can hold the same lock",
+            fix,
+        ),
+    }
+}
+
+/// `init` refuses while a master may have lost data, or is away.
+fn fix(nodes: &[NodeReport]) -> &'static str {
+    match nodes.iter().all(|node| node.standing == Standing::Admitted) {
+        true => "check the list of masters; if it is right, run redlock init",
+        false => {
+            "check the list of masters; if it is right, run redlock init when every master votes"
+        }
+    }
 }
 
 /// Skips masters in quarantine, which get their set with their admission, and masters that did not
@@ -60,7 +76,7 @@ fn without_set(nodes: &[NodeReport]) -> Option<Finding> {
     let admitted = nodes.iter().filter(is_read);
     let (with, without): (Vec<_>, Vec<_>) = admitted.partition(|node| set_of(node).is_some());
     let names = without.iter().map(|node| &*node.node).collect::<Vec<_>>().join(", ");
-    let (impact, fix) = ("a wrong list of masters is not noticed there", "run redlock init");
+    let (impact, fix) = ("a wrong list of masters is not noticed there", fix(nodes));
     match (with.is_empty(), without.is_empty()) {
         (_, true) => None,
         (true, false) => Some(Finding::info("no set of masters is recorded".into(), impact, fix)),
@@ -71,7 +87,7 @@ fn without_set(nodes: &[NodeReport]) -> Option<Finding> {
     }
 }
 
-fn set_of(node: &NodeReport) -> Option<&RecordedSet> {
+pub(super) fn set_of(node: &NodeReport) -> Option<&RecordedSet> {
     node.server.as_ref()?.set.as_ref()
 }
 

@@ -1,5 +1,6 @@
 //! Sets of masters next to the list of a client: which masters get requests for new locks.
 
+use redlock_core::ListDoubt;
 use redlock_core::admission::{AdmissionOp, RecordedSet};
 
 use super::*;
@@ -26,6 +27,12 @@ fn masters(sets: &[Option<(u64, u8)>]) -> Vec<Master> {
 
 fn misfits(admission: &Admission, count: usize) -> Vec<Option<Misfit>> {
     (0..count).map(|master| admission.misfit(master)).collect()
+}
+
+/// The doubt of a client that lists `m0`, `m1` and so on.
+fn doubt(admission: &Admission) -> Option<ListDoubt> {
+    let names = set(0, admission.peers.len() as u8).names;
+    admission.list_doubt(&names).map(|(_, doubt)| doubt)
 }
 
 /// The rules, word by word: the judgement of each master, and whether to warn.
@@ -57,7 +64,7 @@ fn every_combination_of_sets_is_judged_by_the_rules() {
             let client = client(&masters(&sets), 0);
             let (wanted, warns) = expected(&sets);
             assert_eq!(misfits(&client, length.into()), wanted, "{sets:?}");
-            assert_eq!(client.changing().is_some(), warns, "{sets:?}");
+            assert_eq!(doubt(&client).is_some(), warns, "{sets:?}");
             // They have lost nothing.
             assert!((0..length.into()).all(|master| client.votes(master)), "{sets:?}");
         }
@@ -71,7 +78,7 @@ fn lists_of_one_two_and_three_of_five_are_refused_and_four_are_not() {
         let all = misfits(&client, length);
         let wanted = if refused { Some(Misfit::Size) } else { None };
         assert!(all.iter().all(|misfit| *misfit == wanted), "{length}: {all:?}");
-        assert_eq!(client.changing().is_some(), length == 4, "{length}");
+        assert_eq!(doubt(&client).is_some(), length == 4, "{length}");
     }
 }
 
@@ -81,14 +88,14 @@ fn one_stranger_is_a_warning_and_two_are_a_refusal() {
         &masters(&[Some((1, 5)), Some((1, 5)), Some((1, 5)), Some((1, 5)), Some((2, 5))]),
         0,
     );
-    assert!(misfits(&one, 5).iter().all(Option::is_none) && one.changing().is_some());
+    assert!(misfits(&one, 5).iter().all(Option::is_none) && doubt(&one).is_some());
     let two = client(
         &masters(&[Some((1, 5)), Some((1, 5)), Some((1, 5)), Some((2, 5)), Some((2, 5))]),
         0,
     );
     assert_eq!(misfits(&two, 5), [Some(Misfit::Split); 5]);
     let fresh = client(&masters(&[Some((1, 3)), Some((1, 3)), None]), 0);
-    assert!(misfits(&fresh, 3).iter().all(Option::is_none) && fresh.changing().is_none());
+    assert!(misfits(&fresh, 3).iter().all(Option::is_none) && doubt(&fresh).is_none());
 }
 
 /// Otherwise a mixed list would be accepted as soon as the masters of one set are away.
@@ -112,7 +119,7 @@ fn second_addresses_belong_to_no_set() {
     masters[2].data = masters[1].data.clone();
     let client = client(&masters, 0);
     assert_eq!((client.set_of(2), client.misfit(0)), (None, None));
-    assert!(client.changing().is_some());
+    assert!(doubt(&client).is_some());
 }
 
 #[test]
@@ -138,6 +145,72 @@ fn refused_masters_are_probed_each_second_until_their_set_fits() {
     assert_eq!(settle(&mut client, &mut masters, 9000), [""; 0]);
 }
 
+/// The set names `m0` to `m4`, and the last master of the list shows no set.
+#[test]
+fn master_without_a_set_is_a_doubt_if_the_others_are_named_and_it_is_not() {
+    let of = |names: &[&str]| Names::new(names.to_vec());
+    let former = of(&["m0", "m1", "m2", "m3", "x"]);
+    let five = Some((1, 5));
+    let mut masters = masters(&[five, five, five, five, None]);
+    let unnamed = Some((4, ListDoubt::Names));
+    let stranger = client(&masters, 0);
+    assert_eq!(stranger.list_doubt(&former), unnamed);
+    assert_eq!(misfits(&stranger, 5), [None; 5], "names refuse nothing");
+    assert_eq!(stranger.list_doubt(&set(1, 5).names), None, "it has restarted");
+    assert_eq!(stranger.list_doubt(&of(&["v", "w", "x", "y", "z"])), None, "another spelling");
+    masters[4].up = false;
+    let mut dead = client(&masters, 0);
+    assert_eq!(dead.list_doubt(&former), unnamed);
+    dead.set_connecting(true);
+    assert_eq!(dead.list_doubt(&former), None, "it may show its set soon");
+    masters[4] = masters[3].clone();
+    (masters[4].identity, masters[4].up) = (identity(99), true);
+    let shown = client(&masters, 0);
+    assert_eq!(shown.list_doubt(&former), None, "its record names the set");
+}
+
+#[test]
+fn duplicate_addresses_are_not_part_of_the_list() {
+    let mut masters = masters(&[Some((1, 3)), Some((1, 3)), Some((1, 3)), None, None]);
+    for (copy, of) in [(3, 0), (4, 1)] {
+        masters[copy] = masters[of].clone();
+    }
+    let client = client(&masters, 0);
+    assert_eq!((misfits(&client, 5), doubt(&client)), (vec![None; 5], None));
+    let names = set(0, 5).names;
+    let lists = client.lists(client.set_of(0), &names);
+    assert_eq!((lists.list, lists.duplicates), (set(0, 3).names, Names::new(["m3", "m4"])));
+    assert!(!lists.needs_again);
+    let written = plan_for(&masters, AGAIN, &Listed { names, fresh: SetId(9) }).unwrap().set;
+    assert_eq!(written, Some(set(1, 3)), "its id is kept");
+}
+
+/// The address that is connected first votes, and the one that is listed first has the name.
+#[test]
+fn servers_have_the_name_that_is_listed_first() {
+    let masters = masters(&[Some((1, 2)), Some((1, 2))]);
+    let mut client = Admission::new(3, MAX_TTL, 1000, ACT_WITHIN);
+    for (address, of) in [(2, 0), (1, 1), (0, 0)] {
+        client.on(address, Event::Up(masters[of].facts(0)), 0);
+    }
+    assert!(client.votes(2) && !client.votes(0));
+    let lists = client.lists(client.set_of(2), &set(0, 3).names);
+    assert_eq!((lists.list, lists.duplicates), (set(0, 2).names, Names::new(["m2"])));
+    assert_eq!(misfits(&client, 3), [None; 3]);
+}
+
+/// The same rule decides for `init` and for the advice.
+#[test]
+fn lists_say_whether_init_needs_again() {
+    for (length, needs) in [(3, true), (4, false), (5, false), (6, false), (7, true)] {
+        let masters = masters(&vec![Some((1, 5)); length]);
+        let client = client(&masters, 0);
+        let lists = client.lists(client.set_of(0), &set(0, length as u8).names);
+        assert_eq!(lists.needs_again, needs, "{length}");
+        assert_eq!(matches!(plan(&masters, PLAIN), Err(NoPlan::OtherSet(_))), needs, "{length}");
+    }
+}
+
 /// The events of a client while an `init` writes one master after the other.
 #[test]
 fn running_clients_learn_of_a_new_set_in_any_order_of_answers() {
@@ -145,7 +218,7 @@ fn running_clients_learn_of_a_new_set_in_any_order_of_answers() {
     for code in 0..5_usize.pow(5) {
         let order: Vec<usize> = (0..5).map(|place| code / 5_usize.pow(place) % 5).collect();
         let mut client = client(&before, 0);
-        assert!(client.changing().is_some(), "five are listed, and the set has four");
+        assert!(doubt(&client).is_some(), "five are listed, and the set has four");
         let incarnations: Vec<_> = (0..5).map(|one| client.incarnation(one)).collect();
         let mut new = before.clone();
         for (read, &master) in order.iter().enumerate() {
@@ -159,7 +232,7 @@ fn running_clients_learn_of_a_new_set_in_any_order_of_answers() {
         }
         let all: std::collections::BTreeSet<_> = order.iter().collect();
         if all.len() == 5 {
-            assert!(misfits(&client, 5).iter().all(Option::is_none) && client.changing().is_none());
+            assert!(misfits(&client, 5).iter().all(Option::is_none) && doubt(&client).is_none());
         }
     }
 }
@@ -272,7 +345,9 @@ fn init_is_refused_for_a_list_that_differs_by_two_masters() {
     let mut stranger = masters(&[Some((1, 3)), Some((1, 3)), Some((2, 3))]);
     let names = Names::new(["m2", "u", "v"]);
     stranger[2].data.record.set = Some(RecordedSet { names, ..set(2, 3) });
-    assert!(matches!(plan(&stranger, PLAIN), Err(NoPlan::OtherSet(found)) if found.id.0 == 2));
+    assert!(
+        matches!(plan(&stranger, PLAIN), Err(NoPlan::OtherSet(found)) if found.set == stranger[2].data.record.set)
+    );
 }
 
 /// An `init` was stopped in the middle, or two of them with one list run at the same time.

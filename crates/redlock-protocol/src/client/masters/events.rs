@@ -134,10 +134,11 @@ impl Masters {
         let is_news = self.links[master].state.cause() != Some(&cause);
         cx.news.push(News::Down(master, cause.clone(), is_news));
         let has_ended = cause == Cause::ConnectionRefused;
-        let changed = self.admit(master, Event::Down, cx);
         let link = &mut self.links[master];
         link.facts = None;
+        // Before the machine looks, because it waits for masters that are still being connected.
         link.state = if retries_now { State::Reviving(cx.now, cause) } else { State::Down(cause) };
+        let changed = self.admit(master, Event::Down, cx);
         self.urge(master, cx);
         self.steps[master].drop_step();
         if has_ended {

@@ -28,7 +28,7 @@ mod tests;
 use std::time::Duration;
 
 use redlock_core::admission::{MAX_TTL_MAX, Names};
-use redlock_core::{Cause, Instant, Verdict};
+use redlock_core::{Cause, Instant, ListDoubt, Verdict};
 
 pub use self::freshness::FRESH_FOR;
 use self::gate::Gate;
@@ -57,8 +57,8 @@ pub struct Masters {
     /// The masters that get no requests for new locks, because their recorded set does not fit the
     /// list of this client.
     misfits: MasterSet,
-    /// The first master whose recorded set shows that a change of the list may be under way.
-    changing: Option<usize>,
+    /// Why the list of this client may be wrong although it works, and the master that shows it.
+    doubt: Option<(usize, ListDoubt)>,
     /// The longest usable TTL: the smallest that masters record, or ours if none records one. Only
     /// the general limit applies before a record was read.
     max_ttl: Duration,
@@ -115,7 +115,7 @@ impl Masters {
             incarnations: Incarnations::new(masters),
             voting: MasterSet::EMPTY,
             misfits: MasterSet::EMPTY,
-            changing: None,
+            doubt: None,
             max_ttl,
             connecting_until: Instant::ORIGIN,
             is_holding: false,
@@ -174,6 +174,12 @@ impl Masters {
     /// Returns `true` if some master was never reached, and still may be.
     pub fn is_connecting(&self) -> bool {
         self.links.iter().any(|link| link.state == State::Connecting)
+    }
+
+    /// Tells the machine of admission whether first connections are still being made.
+    fn note_connecting(&mut self, now: Instant) {
+        let may_connect = self.is_connecting() && now < self.connecting_until;
+        self.admission.set_connecting(may_connect);
     }
 
     /// Returns `true` if a quorum of masters is connected.

@@ -1,7 +1,7 @@
 //! `News`: what must follow elsewhere from an input of `Masters`.
 
 use redlock_core::admission::{AdmissionOp, Identity};
-use redlock_core::{Cause, Lists};
+use redlock_core::{Cause, ListWarning};
 
 use crate::client::ids::Asker;
 
@@ -48,10 +48,10 @@ pub enum News {
     Weak(usize, Weakness),
     /// Callers that wait at a master have no shared queue, for this reason.
     NoQueue(usize, String),
-    /// The recorded set of a master and the list of this client differ by one master.
-    ListDiffers(usize, Lists),
-    /// The recorded set and the list, if a change of the list may be under way.
-    Lists(Option<Lists>),
+    /// The list of this client works and may be wrong since now.
+    ListDoubt(Box<ListWarning>),
+    /// Why the list of this client may be wrong although it works.
+    ListWarning(Option<Box<ListWarning>>),
 }
 
 /// A weakness of a server.

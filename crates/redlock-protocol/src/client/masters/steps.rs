@@ -141,8 +141,7 @@ impl Masters {
     }
 
     pub(super) fn advance_master(&mut self, master: usize, cx: &mut Context<'_>) {
-        let may_connect = self.is_connecting() && cx.now < self.connecting_until;
-        self.admission.set_connecting(may_connect);
+        self.note_connecting(cx.now);
         match self.admission.step(master, floor_millis(cx.now), Nonce((cx.random)())) {
             Step::Nothing => {}
             Step::Wait(at) => self.steps[master].schedule(instant(at)),

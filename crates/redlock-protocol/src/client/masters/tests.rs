@@ -128,7 +128,7 @@ fn an_admitted_master_votes_as_soon_as_it_is_connected() {
         News::Admitted(1, identity),
         News::Counting(1),
         News::Voting(1),
-        News::Lists(None),
+        News::ListWarning(None),
         News::Reached(1),
     ];
     assert_eq!(news, expected);

@@ -33,6 +33,10 @@ impl View for Masters {
         self.admission.max_ttl_of(master)
     }
 
+    fn set_of(&self, master: usize) -> Option<&RecordedSet> {
+        self.admission.set_of(master)
+    }
+
     fn why_not(&self, master: usize, now: Instant) -> Option<Cause> {
         (!self.votes(master)).then(|| self.cause(master, now))
     }

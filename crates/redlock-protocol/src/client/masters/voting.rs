@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redlock_core::admission::MAX_TTL_MAX;
-use redlock_core::{Cause, Facts, Instant, Lists, NotAdmitted, Vote, WhyNot};
+use redlock_core::{Cause, Facts, Instant, ListWarning, Lists, NotAdmitted, Vote, WhyNot};
 
 use super::link::StepFailure;
 use super::millis::{ceil_millis, floor_millis};
@@ -26,8 +26,8 @@ pub(super) struct Changed {
     refused: MasterSet,
     /// The recorded sets of masters fit the list of this client from now on.
     fits: bool,
-    /// This master shows since now that a change of the list may be under way.
-    changing: Option<usize>,
+    /// The list works and may be wrong since now.
+    has_doubt: bool,
 }
 
 impl Masters {
@@ -78,8 +78,7 @@ impl Masters {
 
     /// Returns the set that `master` belongs to, and our list.
     fn lists(&self, master: usize) -> Lists {
-        let set = self.admission.set_of(master).cloned();
-        Lists { set, list: self.terms.names.clone() }
+        self.admission.lists(self.admission.set_of(master), &self.terms.names)
     }
 
     /// Returns `true` if no attempt can be won before more masters vote, and connected masters are
@@ -147,6 +146,7 @@ impl Masters {
             }
             self.name_ballots(master, cx);
         }
+        self.note_connecting(cx.now);
         self.compare_lists(&mut changed);
         self.max_ttl = self.admission.max_ttl().map_or(MAX_TTL_MAX, Duration::from_millis);
         changed
@@ -180,11 +180,12 @@ impl Masters {
                 cx.news.push(News::NotCounting(master, cause));
             }
         }
-        if let Some(master) = changed.changing {
-            cx.news.push(News::ListDiffers(master, self.lists(master)));
+        let warning = self.list_warning();
+        if let Some(warning) = warning.as_ref().filter(|_| changed.has_doubt) {
+            cx.news.push(News::ListDoubt(warning.clone()));
         }
         // The first event shows one master, and later ones may show that another one differs.
-        cx.news.push(News::Lists(self.list_warning()));
+        cx.news.push(News::ListWarning(warning));
         if (!changed.gained.is_empty() || changed.fits) && self.has_votes() {
             cx.news.push(News::PausesOver);
         }
@@ -197,16 +198,18 @@ impl Masters {
         let before = std::mem::replace(&mut self.misfits, misfits);
         changed.refused = misfits.without(before);
         changed.fits = !before.without(misfits).is_empty();
-        let changing = self.admission.changing();
-        let before = std::mem::replace(&mut self.changing, changing);
-        changed.changing = changing.filter(|_| before.is_none());
+        let doubt = self.admission.list_doubt(&self.terms.names);
+        let before = std::mem::replace(&mut self.doubt, doubt);
+        changed.has_doubt = doubt.is_some() && before.is_none();
     }
 
-    /// Returns the recorded set and our list, if a change of the list may be under way. `None` if
-    /// too few masters are left: then each of their answers shows both lists.
-    fn list_warning(&self) -> Option<Lists> {
+    /// Returns why our list may be wrong although it works. `None` if too few masters are left:
+    /// then each of their answers shows both lists.
+    fn list_warning(&self) -> Option<Box<ListWarning>> {
         let left = self.len() - self.misfits.len();
-        self.changing.filter(|_| left >= quorum(self.len())).map(|master| self.lists(master))
+        let (master, doubt) = self.doubt.filter(|_| left >= quorum(self.len()))?;
+        let node = self.terms.names.iter().nth(master)?;
+        Some(ListWarning::new(doubt, node.into(), self.lists(master)).into())
     }
 
     /// Ballots go to the set of the identity with which the master is taken to be admitted.

@@ -87,6 +87,26 @@ pub struct InitRow {
     pub max_ttl: Option<Millis>,
     /// Its `max_ttl` before.
     pub former_max_ttl: Option<Millis>,
+    /// Its set of masters now.
+    pub set: Option<RecordedSet>,
+    /// Its set of masters before.
+    pub former_set: Option<RecordedSet>,
+}
+
+/// A master before anything was written.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Before {
+    /// Why it did not vote.
+    why_not: Option<Cause>,
+    max_ttl: Option<Millis>,
+    set: Option<RecordedSet>,
+}
+
+impl Before {
+    fn of(master: usize, view: &impl View, now: Instant) -> Self {
+        let (why_not, max_ttl) = (view.why_not(master, now), view.max_ttl_of(master));
+        Self { why_not, max_ttl, set: view.set_of(master).cloned() }
+    }
 }
 
 /// Why an order failed.
@@ -121,8 +141,8 @@ struct Call {
     due: Instant,
     phase: Phase,
     tries: u32,
-    /// Why each master did not vote, and its `max_ttl`, before anything was written.
-    was: Option<Vec<(Option<Cause>, Option<Millis>)>>,
+    /// Each master, before anything was written.
+    was: Option<Vec<Before>>,
     /// The largest floor that was written.
     floor: Option<Score>,
     /// The nonces of all scripts that were sent. A record with one of these is of this very call.
@@ -313,10 +333,9 @@ impl Inits {
         let (masters, now) = (view.count(), cx.now);
         let Some(call) = &mut self.current else { return };
         let Phase::Reading(_, answers) = &call.phase else { return };
-        let was = |one| (view.why_not(one, now), view.max_ttl_of(one));
-        let was: Vec<_> = (0..masters).map(was).collect();
-        let is_checked = was.iter().any(|(cause, _)| is_checked(cause.as_ref()));
-        let has_record = was.iter().any(|(_, max_ttl)| max_ttl.is_some());
+        let was: Vec<_> = (0..masters).map(|one| Before::of(one, view, now)).collect();
+        let is_checked = was.iter().any(|before| is_checked(before.why_not.as_ref()));
+        let has_record = was.iter().any(|before| before.max_ttl.is_some());
         call.was.get_or_insert(was);
         let is_whole = answers.len() == masters;
         let options = options(&self.terms, call, is_whole, has_record);
@@ -332,10 +351,7 @@ impl Inits {
             Err(NoPlan::Unread { .. }) if is_checked => Failure::Refused,
             Err(NoPlan::Unread { masters, .. }) => Failure::Unread(masters),
             Err(NoPlan::NoQuorum) => Failure::NoQuorum,
-            Err(NoPlan::OtherSet(set)) => {
-                let lists = Lists { set: Some(set), list: listed.names };
-                Failure::OtherSet(lists.into())
-            }
+            Err(NoPlan::OtherSet(lists)) => Failure::OtherSet(lists),
             Err(NoPlan::TooLarge) => Failure::TooLarge,
             Err(NoPlan::FarAhead(limit)) => Failure::FarFloor(limit),
             Err(NoPlan::TooFar(limit)) => Failure::FloorTooFar(limit),
@@ -410,16 +426,17 @@ fn options(terms: &Terms, call: &Call, is_whole: bool, has_record: bool) -> Init
 }
 
 fn row(call: &Call, master: usize, view: &impl View, now: Instant) -> InitRow {
-    let (now_is, max_ttl) = (view.why_not(master, now), view.max_ttl_of(master));
-    let former = call.was.as_ref().map(|was| was[master].clone());
-    let (was, former_max_ttl) = former.unwrap_or_else(|| (now_is.clone(), max_ttl));
+    let present = Before::of(master, view, now);
+    let former = call.was.as_ref().map_or_else(|| present.clone(), |was| was[master].clone());
     let facts = view.facts_of(master);
     InitRow {
-        was,
-        now: now_is,
+        was: former.why_not,
+        now: present.why_not,
         run_id: facts.map(|facts| facts.run_id.clone()),
         uptime: facts.and_then(|facts| facts.uptime),
-        max_ttl,
-        former_max_ttl,
+        max_ttl: present.max_ttl,
+        former_max_ttl: former.max_ttl,
+        set: present.set,
+        former_set: former.set,
     }
 }

@@ -49,6 +49,10 @@ impl View for Masters {
         None
     }
 
+    fn set_of(&self, _: usize) -> Option<&RecordedSet> {
+        None
+    }
+
     fn why_not(&self, _: usize, _: Instant) -> Option<Cause> {
         Some(Cause::TimedOut)
     }

@@ -1,0 +1,260 @@
+//! Lists of masters that may be wrong, and the advice that is printed about them.
+
+use redlock_testkit::lab::text;
+use redlock_testkit::{RedisServer, RedisServers};
+
+use crate::lists::{RECORD, brand_new, findings, names, notes, on, set, urls};
+use crate::support::{Answer, answer_of, bare};
+
+/// Five masters with a set, then one more.
+fn five_and_one() -> RedisServers {
+    let servers = brand_new(6);
+    let five: Vec<_> = servers[..5].iter().collect();
+    on(&five, ["init", "--yes"]).success();
+    servers
+}
+
+/// The masters at these places.
+fn at<'a>(servers: &'a RedisServers, places: &[usize]) -> Vec<&'a RedisServer> {
+    places.iter().map(|place| &servers[*place]).collect()
+}
+
+fn warnings(answer: &Answer) -> Vec<String> {
+    let found = findings(answer).into_iter();
+    found.filter(|(severity, _)| severity == "warning").map(|(_, what)| what).collect()
+}
+
+/// Returns the answer with this list in other words than URLs.
+fn with_nodes(nodes: &str, words: &[&str]) -> Answer {
+    answer_of(bare([]).args(words).env("REDLOCK_NODES", nodes))
+}
+
+/// The list from before a master was replaced: as long as the present one.
+#[test]
+fn list_from_before_a_replacement_warns_while_the_former_master_is_dead() {
+    let servers = brand_new(6);
+    let (former, present) = (at(&servers, &[0, 1, 2, 3, 4]), at(&servers, &[0, 1, 2, 3, 5]));
+    servers[4].kill();
+    on(&present, ["init", "--yes"]).success();
+    let run = on(&former, ["run", "k", "--", "true"]);
+    assert_eq!((run.code, notes(&run).len()), (0, 1), "{run:?}");
+    let named = format!("{} is not in the recorded set (the nearest name is ", former[4].name());
+    assert!(notes(&run)[0].contains(&named), "{run:?}");
+    for lists in [names(&former), names(&present)] {
+        assert!(notes(&run)[0].contains(&lists), "{run:?}");
+    }
+    let doctor = on(&former, ["doctor", "--json"]);
+    assert_eq!((doctor.code, warnings(&doctor).len()), (1, 1), "{doctor:?}");
+    assert!(warnings(&doctor)[0].contains(&named), "{doctor:?}");
+    let present = on(&present, ["run", "k", "--", "true"]);
+    assert_eq!((present.code, present.err.as_str()), (0, ""));
+}
+
+/// It has no record, so it looks like a master that has restarted.
+#[test]
+fn stranger_without_a_record_is_a_warning_and_doctor_recommends_init() {
+    let servers = five_and_one();
+    let list = at(&servers, &[0, 1, 2, 3, 5]);
+    let run = on(&list, ["run", "k", "--", "true"]);
+    assert_eq!((run.code, notes(&run).len()), (0, 1), "{run:?}");
+    let named = format!("{} is not in the recorded set", servers[5].name());
+    assert!(notes(&run)[0].contains(&named), "{run:?}");
+    let doctor = on(&list, ["doctor", "--json"]);
+    assert_eq!((doctor.code, warnings(&doctor).len()), (1, 1), "{doctor:?}");
+    assert!(warnings(&doctor)[0].contains(&named), "{doctor:?}");
+    assert!(doctor.out.contains("run redlock init when every master votes"), "{doctor:?}");
+    let init = on(&list, ["init", "--yes"]);
+    assert_eq!((init.code, notes(&init).len()), (64, 1), "it does not vote yet: {init:?}");
+}
+
+/// A quarantine gives a wrong master the set of the others, so its id proves nothing.
+#[test]
+fn doctor_warns_of_an_admitted_master_whose_name_is_not_recorded() {
+    let servers = five_and_one();
+    on(&at(&servers, &[5]), ["init", "--yes"]).success();
+    let list = at(&servers, &[0, 1, 2, 3, 5]);
+    let record: Vec<String> = text(&servers[0], &["HMGET", RECORD, "set", "names"]);
+    for has_set in [true, false] {
+        match has_set {
+            true => servers[5].command(&["HSET", RECORD, "set", &record[0], "names", &record[1]]),
+            false => servers[5].command(&["HDEL", RECORD, "set", "names"]),
+        }
+        .unwrap();
+        let doctor = on(&list, ["doctor", "--json"]);
+        assert_eq!(doctor.code, 1, "{doctor:?}");
+        let named = format!("{} is not in the recorded set", servers[5].name());
+        assert!(warnings(&doctor)[0].contains(&named), "{doctor:?}");
+        assert!(doctor.out.contains("if it is right, run redlock init\""), "{doctor:?}");
+    }
+    on(&list, ["init", "--yes"]).success();
+    assert_eq!(warnings(&on(&list, ["doctor", "--json"])), [""; 0], "the advice works");
+}
+
+#[test]
+fn stranger_of_a_set_of_another_size_is_not_called_the_recorded_set() {
+    let (servers, others) = (five_and_one(), brand_new(4));
+    on(&others.iter().collect::<Vec<_>>(), ["init", "--yes"]).success();
+    let mut list = at(&servers, &[0, 1, 2, 3]);
+    list.push(&others[0]);
+    let run = on(&list, ["run", "k", "--", "true"]);
+    assert_eq!((run.code, notes(&run).len()), (0, 1), "{run:?}");
+    let said = format!(
+        "one master belongs to another set, {}: it belongs to a set of 4 masters ({})",
+        others[0].name(),
+        names(&others.iter().collect::<Vec<_>>())
+    );
+    assert!(notes(&run)[0].contains(&said), "{run:?}");
+    assert!(!run.err.contains("the recorded set has"), "{run:?}");
+    let doctor = on(&list, ["doctor", "--json"]);
+    assert!(warnings(&doctor)[0].contains(&said), "{doctor:?}");
+    assert!(run.err.contains("run redlock init --again"), "init refuses without it: {run:?}");
+    assert_eq!(on(&list, ["init", "--yes"]).code, 64);
+}
+
+#[test]
+fn mistyped_address_is_compared_with_the_recorded_names() {
+    let servers = five_and_one();
+    let four = at(&servers, &[0, 1, 2, 3]);
+    let typed = format!("{},redis://127.0.0.1:1", urls(&four));
+    let named = format!("127.0.0.1:1 is not in the recorded set (the nearest name is {})", {
+        servers[4].name()
+    });
+    let init = with_nodes(&typed, &["init", "--yes"]);
+    assert_eq!(init.code, 64, "{init:?}");
+    assert!(init.cause().contains(&named) && !init.err.contains("--again"), "{init:?}");
+    let plain = with_nodes(&typed, &["init"]);
+    assert!(plain.code == 64 && plain.cause().contains(&named), "{plain:?}");
+    let run = with_nodes(&typed, &["run", "k", "--", "true"]);
+    assert!(run.code == 0 && notes(&run)[0].contains(&named), "{run:?}");
+    let doctor = with_nodes(&typed, &["doctor"]);
+    assert_eq!(doctor.code, 1, "{doctor:?}");
+    assert!(doctor.out.contains(&named), "{doctor:?}");
+    assert!(doctor.out.contains("fix:    correct its address in the list"), "{doctor:?}");
+}
+
+/// The advice is followed here.
+#[test]
+fn advice_about_a_wrong_list_works_in_each_state() {
+    let servers = five_and_one();
+    let (four, two) = (at(&servers, &[0, 1, 2, 3]), at(&servers, &[0, 1]));
+    let run = on(&two, ["run", "k", "--", "true"]);
+    assert_eq!(run.code, 69, "{run:?}");
+    let doctor = on(&two, ["doctor"]);
+    for said in [&run.err, &doctor.out] {
+        assert!(said.contains("run redlock init --again when every master answers"), "{said}");
+    }
+    assert_eq!(on(&two, ["init", "--yes"]).code, 64);
+    let run = on(&four, ["run", "k", "--", "true"]);
+    assert!(run.err.contains("run redlock init when every master votes"), "{run:?}");
+    on(&four, ["init", "--yes"]).success();
+    assert_eq!(on(&four, ["run", "k", "--", "true"]).err, "");
+    on(&two, ["init", "--again"]).success();
+    assert_eq!(on(&two, ["run", "k", "--", "true"]).err, "");
+}
+
+#[test]
+fn refused_masters_are_not_called_admitted_by_doctor() {
+    let servers = five_and_one();
+    let list = at(&servers, &[0, 1]);
+    let json = on(&list, ["doctor", "--json"]).json();
+    assert_eq!(
+        (&json["nodes"][0]["state"], &json["nodes"][1]["state"]),
+        (&"refused".into(), &"refused".into())
+    );
+    let shown = on(&list, ["doctor"]).out;
+    let row = shown.lines().next().unwrap();
+    assert!(row.starts_with(&format!("{}  refused  ", servers[0].name())), "{row}");
+}
+
+/// The sets differ, which another `init` may end, so the command waits.
+#[test]
+fn lists_of_two_sets_show_the_list_of_the_client_once() {
+    let (servers, others) = (five_and_one(), brand_new(5));
+    on(&others.iter().collect::<Vec<_>>(), ["init", "--yes"]).success();
+    let mut list = at(&servers, &[0, 1, 2]);
+    list.extend([&others[0], &others[1]]);
+    for words in [
+        ["run", "k", "--wait", "100ms", "--", "true"],
+        ["acquire", "k", "--wait", "100ms", "--ttl", "9s"],
+    ] {
+        let refused = on(&list, words);
+        assert_eq!(refused.code, 69, "{refused:?}");
+        let line = refused.cause();
+        assert_eq!(line.matches(&format!("lists 5 ({})", names(&list))).count(), 1, "{refused:?}");
+        assert_eq!(line.matches("belong to different sets").count(), 1, "{refused:?}");
+        for set in [at(&servers, &[0, 1, 2, 3, 4]), others.iter().collect()] {
+            assert!(line.contains(&format!("a set of 5 masters ({})", names(&set))), "{refused:?}");
+        }
+    }
+}
+
+#[test]
+fn duplicate_addresses_are_named_and_not_counted() {
+    let servers = five_and_one();
+    let five = at(&servers, &[0, 1, 2, 3, 4]);
+    let local = |place: usize| format!("localhost:{}", servers[place].port());
+    let typed = format!("{},redis://{},redis://{}", urls(&five), local(0), local(1));
+    let run = with_nodes(&typed, &["run", "k", "--", "true"]);
+    assert_eq!((run.code, notes(&run)), (0, vec![]), "{run:?}");
+    // Of two addresses, the one that is connected first votes.
+    let named = [local(0), servers[0].name()].map(|name| format!("duplicate address of {name}"));
+    assert!(named.iter().any(|named| run.err.contains(named)), "{run:?}");
+    for words in [&["init", "--yes"][..], &["init"]] {
+        let init = with_nodes(&typed, words);
+        assert_eq!(init.code, 64, "{init:?}");
+        assert!(init.cause().contains("the list has duplicate addresses"), "{init:?}");
+        assert!(init.cause().ends_with("list each server once"), "{init:?}");
+    }
+    let before = set(&servers[0]);
+    with_nodes(&typed, &["init", "--again"]).success();
+    assert!(before.is_some() && set(&servers[0]) == before, "they are not recorded");
+    let doctor = with_nodes(&typed, &["doctor"]);
+    let lists = format!("lists 5 ({}) and 2 duplicate addresses (", names(&five));
+    assert!(doctor.out.contains(&lists), "{doctor:?}");
+    // Two of the five are missing.
+    let three = format!("{},redis://{},redis://{}", urls(&five[..3]), local(0), local(1));
+    let refused = with_nodes(&three, &["run", "k", "--", "true"]);
+    assert_eq!(refused.code, 69, "{refused:?}");
+    let lists = format!("lists 3 ({}) and 2 duplicate addresses", names(&five[..3]));
+    assert!(refused.cause().contains(&lists), "{refused:?}");
+}
+
+#[test]
+fn sets_are_in_json_also_where_a_command_is_refused() {
+    let servers = five_and_one();
+    let refused = on(&at(&servers, &[0, 1]), ["init", "--yes", "--json"]);
+    assert_eq!((refused.code, &refused.json()["set"]["size"]), (64, &5.into()), "{refused:?}");
+    servers[1].kill();
+    let doctor = on(&at(&servers, &[0, 1, 2, 3, 4]), ["doctor", "--json"]);
+    let node = &doctor.json()["nodes"][1];
+    assert!(node.as_object().unwrap().contains_key("set") && node["set"].is_null(), "{doctor:?}");
+    let help = on(&[], ["status", "--help"]);
+    assert!(help.success().contains("done, set, nodes"), "{help:?}");
+}
+
+#[test]
+fn init_shows_both_lists_whenever_it_changes_the_set() {
+    let servers = five_and_one();
+    let (five, four) = (at(&servers, &[0, 1, 2, 3, 4]), at(&servers, &[0, 1, 2, 3]));
+    let plain = on(&four, ["init"]);
+    assert_eq!(plain.code, 64, "{plain:?}");
+    for shown in
+        [format!("has 5 masters ({})", names(&five)), format!("lists 4 ({})", names(&four))]
+    {
+        assert!(plain.cause().contains(&shown), "{plain:?}");
+    }
+    let changed = on(&four, ["init", "--yes"]);
+    changed.success();
+    let note = format!(
+        "note: the recorded set has changed from 5 masters ({}) to 4 masters ({}): {} is removed; wait \
+         for 1m6s (1.1 × max_ttl) before the next change of the list\n",
+        names(&five),
+        names(&four),
+        servers[4].name()
+    );
+    assert_eq!(changed.err, note);
+    let same = on(&at(&servers, &[3, 2, 1, 0]), ["init", "--yes"]);
+    assert_eq!((same.code, same.err.as_str()), (0, ""), "the same list in another order");
+    let again = on(&five, ["init", "--again"]);
+    assert!(again.err.contains("from 4 masters (") && again.err.contains(" is added"), "{again:?}");
+}

@@ -40,6 +40,11 @@ impl Direct {
         self.0.user()
     }
 
+    /// Whether its URL has a database other than 0.
+    pub(crate) fn selects(&self) -> bool {
+        self.0.selects()
+    }
+
     /// The replies to each of these commands. An error is a reply.
     async fn ask_all(&mut self, commands: &[Cmd]) -> Result<Vec<Value>, Cause> {
         timeout(PATIENCE, self.0.ask(commands)).await.unwrap_or(Err(Cause::TimedOut))

@@ -18,6 +18,8 @@ use crate::stderr;
 pub(crate) const NOT_OURS: u8 = 1;
 /// `doctor`: something is wrong with the masters.
 pub(crate) const FINDINGS: u8 = 1;
+/// `acl --check`: a right is missing.
+pub(crate) const MISSING: u8 = 1;
 /// Wrong usage or bad input (`EX_USAGE` of sysexits.h).
 pub(crate) const USAGE: u8 = 64;
 /// Too few masters answered or count (`EX_UNAVAILABLE`).

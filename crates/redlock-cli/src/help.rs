@@ -46,7 +46,8 @@ Examples:
 Exit codes:
   0    success, or already completed (`run --once-in`, `--fire`); `status`: the lock is held
   1    the lock was not held by this token (`extend`, `release`); `status`: the lock is free;
-       `doctor`: errors or warnings; `init`, `release --force`: not confirmed
+       `doctor`: errors or warnings; `acl --check`: a right is missing;
+       `init`, `release --force`: not confirmed
   64   wrong usage or bad input
   69   no quorum: too few voting masters answered; `status`: undecided
   74   the result cannot be printed
@@ -318,6 +319,21 @@ States:
 
 Exit codes: 0 no errors or warnings, 1 errors or warnings, 64 usage, 74 cannot print.";
 
+pub(crate) const ACL: &str = "\
+For each server version of the masters, acl prints one line for redis-cli that creates the user
+`redlock` with the rights of all subcommands, for the --prefix. Notes on stderr show the masters of
+each line. If no master can be reached, it prints the line for the newest version.
+
+With --check, it tests each right of the user in the URLs and writes nothing. Each line shows one
+master and the missing rights.
+
+Examples:
+  redlock acl --prefix app: | sed \"s/>PASSWORD/>$secret/\" | redis-cli -h m1
+  redlock acl --check --prefix app:
+
+Exit codes: 0 printed, or all rights are there; 1 a right is missing; 64 usage; 69 a master could
+  not be examined (--check); 74 cannot print.";
+
 pub(crate) const DEV: &str = "\
 dev runs the redis-server (or valkey-server) on your PATH. The masters listen only on 127.0.0.1,
 store nothing on disk, and are admitted for --prefix and --max-ttl. When all of them answer, dev
@@ -345,7 +361,7 @@ mod tests {
     fn no_line_is_too_long_for_a_terminal() {
         // Longer ones are folded at the width of help, and leave half a line behind.
         const WIDTH: usize = 100;
-        for text in [SHORT, LONG, RUN, ACQUIRE, EXTEND, RELEASE, STATUS, INIT, DOCTOR, DEV] {
+        for text in [SHORT, LONG, RUN, ACQUIRE, EXTEND, RELEASE, STATUS, INIT, DOCTOR, ACL, DEV] {
             for line in text.lines() {
                 assert!(line.len() <= WIDTH, "{line}");
             }

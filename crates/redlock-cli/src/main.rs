@@ -99,6 +99,7 @@ async fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Status(args) => command::status::status(global, args).await,
         Command::Init(args) => command::init::init(global, args).await,
         Command::Doctor(args) => command::doctor::doctor(global, args).await,
+        Command::Acl(args) => command::acl::acl(global, args).await,
         Command::Dev(args) => command::dev::dev(global, args).await,
         // It needs no runtime.
         Command::Generate(args) => command::generate::generate(&args.what),

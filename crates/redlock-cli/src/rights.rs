@@ -50,6 +50,27 @@ pub(crate) async fn tried(master: &mut Direct, keys: &Keys, uses: Uses) -> Resul
     Ok(tried)
 }
 
+/// The same, and the right to listen on channels. The connection takes no other commands afterwards.
+/// `locks`: the prefix, to also try a key in the place of locks.
+pub(crate) async fn all_tried(
+    master: &mut Direct,
+    keys: &Keys,
+    uses: Uses,
+    locks: Option<&[u8]>,
+) -> Result<Tried, Cause> {
+    let mut tried = tried(master, keys, uses).await?;
+    if let Some(prefix) = locks {
+        let key = [prefix, b"redlock-acl-check"].concat();
+        let reply = master.probe(&[vec![b"GET", &key]]).await?;
+        let is_of_key = reply.first().and_then(denial) == Some(Denied::Key);
+        let right = format!("~{}*", String::from_utf8_lossy(prefix));
+        tried.add(is_of_key.then_some(Lack::Right(right)));
+    }
+    let last = tried_last(master, keys).await?;
+    tried.add(last.filter(|_| uses.queues));
+    Ok(tried)
+}
+
 impl Tried {
     pub(crate) fn add(&mut self, lack: Option<Lack>) {
         let (into, what) = match lack {
@@ -68,9 +89,7 @@ impl Tried {
 pub(crate) async fn lacking(masters: &Masters, prefix: &[u8], uses: Uses) -> Vec<String> {
     let keys = Keys::of(prefix, &ServerReport::default());
     let of_one = async |master: &mut Direct| {
-        let mut tried = tried(master, &keys, uses).await?;
-        let last = tried_last(master, &keys).await?;
-        tried.add(last.filter(|_| uses.queues));
+        let tried = all_tried(master, &keys, uses, None).await?;
         Ok(tried.in_words(uses).map(|words| format!("{} {words}", master.name())))
     };
     let all = masters.urls().map(|url| direct::ask(masters, url, PATIENCE, of_one));

@@ -263,9 +263,14 @@ impl Session {
         rights::lacking(&self.masters, &self.prefix, self.uses).await
     }
 
+    /// Adds what these causes mean, and everything that masters lack if that is one of them.
+    pub(crate) async fn explained(&self, failure: Failure, causes: &[&Cause]) -> Failure {
+        self.with_lacks(self.with_hints(failure, causes), causes).await
+    }
+
     /// Adds everything that masters lack if one of these causes is a missing or denied command, so
     /// one fix is enough.
-    pub(crate) async fn with_lacks(&self, failure: Failure, causes: &[&Cause]) -> Failure {
+    async fn with_lacks(&self, failure: Failure, causes: &[&Cause]) -> Failure {
         if !causes.iter().any(|cause| lists_lacks(cause)) {
             return failure;
         }

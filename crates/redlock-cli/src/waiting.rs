@@ -191,7 +191,7 @@ impl Session {
             error => Failure::new(UNAVAILABLE, error),
         };
         let causes = answers::causes(votes.iter().flatten());
-        let failure = self.with_lacks(self.with_hints(failure, &causes), &causes).await;
+        let failure = self.explained(failure, &causes).await;
         match again {
             Some(again) => {
                 let visits = visits.map(|visits| begins + visits);
@@ -202,14 +202,14 @@ impl Session {
     }
 
     /// No quorum says what was completed under the key.
-    pub(crate) fn unread(&self, error: AcquireError) -> Failure {
+    pub(crate) async fn unread(&self, error: AcquireError) -> Failure {
         let votes = error.votes().cloned();
         let failure = match error {
             AcquireError::NoQuorum { votes, .. } => no_quorum(&self.key, &votes),
             AcquireError::Invalid(why) => why.into(),
             error => Failure::new(UNAVAILABLE, error),
         };
-        self.with_hints(failure, &answers::causes(votes.iter().flatten()))
+        self.explained(failure, &answers::causes(votes.iter().flatten())).await
     }
 
     /// Who holds the lock. Where no token does, it may be a key of another type, which only a

@@ -163,6 +163,25 @@ pub const SENT: [Sent; 28] = {
     ]
 };
 
+/// The right that a URL with a database needs. It is part of the log-in.
+pub const SELECT: &str = "+select";
+
+/// A command that saves time or helps people where a server has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extra {
+    /// Its name, as `COMMAND INFO` takes it.
+    pub command: &'static str,
+    /// The rights to it, in the form of `ACL SETUSER`.
+    pub rights: &'static [&'static str],
+}
+
+/// The commands that no client needs. A server rejects a right to a command that it does not know.
+pub const EXTRAS: [Extra; 3] = [
+    Extra { command: "client|setinfo", rights: &["+client|setinfo"] },
+    Extra { command: "delifeq", rights: &["+command|info", "+delifeq"] },
+    Extra { command: "delex", rights: &["+command|info", "+delex"] },
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -38,6 +38,13 @@ pub(crate) struct Doctor {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct Acl {
+    /// Test the rights of the user in the URLs on each master; writes nothing
+    #[arg(long)]
+    pub(crate) check: bool,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct Dev {
     /// Number of masters, 1 to 15
     #[arg(long, value_name = "N", default_value_t = 5)]

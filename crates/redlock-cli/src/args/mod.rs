@@ -13,7 +13,7 @@ use crate::duration::Wait;
 use crate::global::Global;
 use crate::help;
 pub(crate) use lock::{Acquire, Extend, Release, Status};
-pub(crate) use masters::{Dev, Doctor, Init};
+pub(crate) use masters::{Acl, Dev, Doctor, Init};
 pub(crate) use run::Run;
 
 #[derive(Debug, Parser)]
@@ -57,6 +57,9 @@ pub(crate) enum Command {
     /// Check the masters; explain each problem, its impact and the fix
     #[command(after_help = help::DOCTOR)]
     Doctor(Doctor),
+    /// Print the user that the masters need; --check tests the rights of the present one
+    #[command(after_help = help::ACL)]
+    Acl(Acl),
     /// Start disposable local masters until Ctrl-C
     #[command(after_help = help::DEV)]
     Dev(Dev),

@@ -34,12 +34,13 @@ async fn resume(session: &Session, token: &str) -> Result<Guard, Failure> {
         let lease = Lease::new(&session.key, token, session.ttl.get())?;
         match session.redlock.resume(lease).await {
             Err(ExtendError::Invalid(why)) if session.shrinks_to_fit(&why) => {}
-            outcome => return outcome.map_err(|error| not_extended(session, error)),
+            Ok(guard) => return Ok(guard),
+            Err(error) => return Err(not_extended(session, error).await),
         }
     }
 }
 
-fn not_extended(session: &Session, error: ExtendError) -> Failure {
+async fn not_extended(session: &Session, error: ExtendError) -> Failure {
     let votes = error.votes().cloned();
     let said = votes.as_ref().map(answers::said).unwrap_or_default();
     let failure = match error {
@@ -62,5 +63,5 @@ fn not_extended(session: &Session, error: ExtendError) -> Failure {
         ExtendError::Lost(lost) => Failure::new(NOT_OURS, lost),
         error => Failure::new(UNAVAILABLE, error),
     };
-    session.with_hints(failure, &answers::causes(votes.iter().flatten()))
+    session.explained(failure, &answers::causes(votes.iter().flatten())).await
 }

@@ -48,7 +48,7 @@ async fn delete(session: &Session, key: &[u8], args: &Release) -> Result<u8, Fai
     let status = session.status().await;
     let targets = targets(session, key, &status).await;
     if targets.is_empty() {
-        return nothing(session, &status, args);
+        return nothing(session, &status, args).await;
     }
     for Target { node, held, .. } in &targets {
         stderr::note(&format!("deletes {} on {node}: {held}", session.key));
@@ -116,7 +116,7 @@ async fn target(session: &Session, key: &[u8], url: &str, vote: &NodeVote) -> Op
     None
 }
 
-fn nothing(session: &Session, status: &Status, args: &Release) -> Result<u8, Failure> {
+async fn nothing(session: &Session, status: &Status, args: &Release) -> Result<u8, Failure> {
     let key = session.key.to_string();
     let cause =
         anyhow!("nothing to delete, {}: {}", answers::verdict(&key, status), answers::list(status));
@@ -125,7 +125,8 @@ fn nothing(session: &Session, status: &Status, args: &Release) -> Result<u8, Fai
     }
     let is_known = answers::answered(status) >= quorum(status.nodes.len());
     let code = if is_known { NOT_OURS } else { UNAVAILABLE };
-    Err(session.with_hints(Failure::new(code, cause), &answers::causes(&status.nodes)))
+    let failure = Failure::new(code, cause);
+    Err(session.explained(failure, &answers::causes(&status.nodes)).await)
 }
 
 fn has_terminal() -> bool {
@@ -153,5 +154,6 @@ async fn confirm(session: &Session) -> Result<u8, Failure> {
     }
     let list = answers::list(&status);
     let cause = anyhow!("{} is not free on a majority of the masters: {list}", session.key);
-    Err(session.with_hints(Failure::new(UNAVAILABLE, cause), &answers::causes(&status.nodes)))
+    let failure = Failure::new(UNAVAILABLE, cause);
+    Err(session.explained(failure, &answers::causes(&status.nodes)).await)
 }

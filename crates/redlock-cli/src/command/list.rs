@@ -111,7 +111,7 @@ async fn voters(session: &Session) -> Result<Vec<String>, Failure> {
         let list = answers::list(&status);
         let cause = anyhow!("too few masters answered to list the locks: {list}");
         let causes = answers::causes(&status.nodes);
-        return Err(session.with_hints(Failure::new(UNAVAILABLE, cause), &causes));
+        return Err(session.explained(Failure::new(UNAVAILABLE, cause), &causes).await);
     }
     Ok(urls)
 }

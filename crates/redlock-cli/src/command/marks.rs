@@ -67,7 +67,7 @@ async fn remove_from_all(
             );
             Err(Failure::new(UNAVAILABLE, cause))
         }
-        Err(error) => Err(session.unread(error)),
+        Err(error) => Err(session.unread(error).await),
     }
 }
 

@@ -1,5 +1,6 @@
 //! One file for each command. Each returns the exit code, or the failure with its own.
 
+pub(crate) mod acl;
 pub(crate) mod acquire;
 pub(crate) mod dev;
 pub(crate) mod doctor;

@@ -73,7 +73,7 @@ pub(super) async fn check_fire(
     match now {
         Ok(now) => near(&session.key.to_string(), fire, now).map(|()| Checked::Yes),
         Err(error @ AcquireError::NoQuorum { .. }) => Ok(Checked::NotYet(error)),
-        Err(error) => Err(session.unread(error)),
+        Err(error) => Err(session.unread(error).await),
     }
 }
 
@@ -103,7 +103,7 @@ pub(super) async fn begin(
     if let Checked::NotYet(_) = fire
         && let Checked::NotYet(error) = check_fire(session, args, signals).await?
     {
-        return Err(session.unread(error));
+        return Err(session.unread(error).await);
     }
     // Dropping it releases the lock.
     let begun = tokio::select! {
@@ -121,7 +121,7 @@ pub(super) async fn begin(
             }
             Ok(None)
         }
-        Err(RunError::Acquire(error)) => Err(session.unread(error)),
+        Err(RunError::Acquire(error)) => Err(session.unread(error).await),
         Err(RunError::Lost { lost, .. }) => {
             let answers = session.answers().await;
             let cause = anyhow!(

@@ -30,20 +30,23 @@ async fn by_token(global: &Global, args: &Release, token: &str) -> Result<u8, Fa
         }
         _ => Ok(()),
     };
-    let outcome = outcome.map_err(|error| not_released(&session, error));
+    let outcome = match outcome {
+        Ok(()) => Ok(()),
+        Err(error) => Err(not_released(&session, error).await),
+    };
     session.close().await;
     outcome?;
     printed.map(|()| 0)
 }
 
-fn not_released(session: &Session, error: ReleaseError) -> Failure {
+async fn not_released(session: &Session, error: ReleaseError) -> Failure {
     let votes = error.votes().cloned();
     let failure = match error {
         ReleaseError::Invalid(why) => why.into(),
         ReleaseError::NotOurs { .. } => Failure::new(NOT_OURS, anyhow!(words(&error))),
         _ => Failure::new(UNAVAILABLE, anyhow!(words(&error))),
     };
-    session.with_hints(failure, &answers::causes(votes.iter().flatten()))
+    session.explained(failure, &answers::causes(votes.iter().flatten())).await
 }
 
 /// Why a lock is not known to be released.

@@ -38,8 +38,10 @@ async fn one(global: &Global, key: &OsStr, as_json: bool) -> Result<u8, Failure>
         Err(_) if is_one_screen() => output::line(&and_done(output::table(&status), done)),
         _ => output::line(&and_done(output::people(&key, &status), done)),
     };
-    let judged =
-        judged.map_err(|failure| session.with_hints(failure, &answers::causes(&status.nodes)));
+    let judged = match judged {
+        Ok(code) => Ok(code),
+        Err(failure) => Err(session.explained(failure, &answers::causes(&status.nodes)).await),
+    };
     session.close().await;
     printed?;
     judged

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says so what it expects")]
 
+mod acl;
 mod admission;
 mod answers;
 mod clocks;

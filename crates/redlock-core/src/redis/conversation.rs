@@ -23,6 +23,7 @@ pub struct Conversation {
     stream: Box<dyn Stream>,
     name: String,
     user: String,
+    selects: bool,
 }
 
 impl Conversation {
@@ -50,8 +51,8 @@ impl Conversation {
             Ok((stream, login))
         };
         let (stream, login) = timeout(limit, open).await.unwrap_or(Err(Cause::TimedOut))?;
-        let user = login.username.unwrap_or_else(|| "default".into());
-        Ok(Self { stream, name: address.name, user })
+        let user = login.username.clone().unwrap_or_else(|| "default".into());
+        Ok(Self { stream, name: address.name, user, selects: login.db != 0 })
     }
 
     /// Returns the name of the server, as in answers.
@@ -62,6 +63,11 @@ impl Conversation {
     /// Returns the user of the connection.
     pub fn user(&self) -> &str {
         &self.user
+    }
+
+    /// Returns `true` if the URL has a database other than 0.
+    pub fn selects(&self) -> bool {
+        self.selects
     }
 
     /// Sends the commands in one write, and returns the reply to each. An error reply is a reply.

@@ -1,0 +1,242 @@
+//! `redlock acl`: the user that masters need, as a command for each server version, and whether the
+//! user of the URLs has its rights.
+
+use std::collections::BTreeMap;
+
+use anyhow::anyhow;
+use futures::future::join_all;
+use redis::Value;
+use redlock_quorum::commands::{EXTRAS, Extra, SELECT, SENT, Uses};
+use redlock_quorum::environment::redacted;
+use redlock_quorum::server_error::ServerError;
+use redlock_quorum::{Cause, ServerReport};
+
+use crate::args;
+use crate::direct::{self, Direct, PATIENCE};
+use crate::exit::{Failure, MISSING, UNAVAILABLE};
+use crate::global::Global;
+use crate::keys::Keys;
+use crate::masters::{self, Masters};
+use crate::output;
+use crate::rights::{self, Tried};
+use crate::stderr;
+
+pub(crate) async fn acl(global: &Global, args: &args::Acl) -> Result<u8, Failure> {
+    let masters = Masters::new(global)?;
+    // It finds bad settings, and connects nothing.
+    masters::traced(masters.builder().prefix(masters::prefix(global)), global).build()?;
+    if args.check { check(global, &masters).await } else { print(global, &masters).await }
+}
+
+/// What decides the rights of a user.
+struct Server {
+    /// Its kind and its version.
+    version: String,
+    /// It knows rights to channels.
+    has_channels: bool,
+    /// It knows rights at all.
+    has_rights: bool,
+    extras: Vec<&'static Extra>,
+    /// The URL has a database other than 0.
+    selects: bool,
+}
+
+impl Server {
+    async fn of(master: &mut Direct) -> Result<Self, Cause> {
+        let info = master.info("server").await?;
+        let text = |name: &str| info.get::<String>(name);
+        let redis = text("redis_version").unwrap_or_default();
+        let version = match text("valkey_version") {
+            Some(valkey) => format!("Valkey {valkey}"),
+            None => format!("Redis {redis}"),
+        };
+        let at_least = |least: (u32, u32)| number(&redis) >= least;
+        Ok(Self {
+            version,
+            has_channels: at_least((6, 2)),
+            has_rights: at_least((6, 0)),
+            extras: extras(master).await?,
+            selects: master.selects(),
+        })
+    }
+
+    /// What a server that cannot be asked has if it is new.
+    fn newest() -> Self {
+        Self {
+            version: "the newest version".into(),
+            has_channels: true,
+            has_rights: true,
+            // Redis and Valkey have different commands beyond this one.
+            extras: EXTRAS.iter().filter(|extra| extra.command == "client|setinfo").collect(),
+            selects: false,
+        }
+    }
+
+    /// The command that makes the user.
+    fn line(&self, prefix: &[u8], uses: Uses) -> String {
+        let keys = Keys::of(prefix, &ServerReport::default());
+        let mut line = format!("ACL SETUSER redlock on >PASSWORD ~{}*", pattern(prefix));
+        if self.has_channels && uses.queues {
+            line += &format!(" &{}*", pattern(&keys.channels));
+        }
+        let needed = SENT.iter().filter(|sent| uses.needs(sent)).map(|sent| sent.right);
+        let selects = self.selects.then_some(SELECT);
+        let extras = self.extras.iter().flat_map(|extra| extra.rights).copied();
+        for right in needed.chain(selects).chain(extras) {
+            line += &format!(" {right}");
+        }
+        line
+    }
+}
+
+/// The major and the minor version.
+fn number(version: &str) -> (u32, u32) {
+    let mut parts = version.split('.').map(|part| part.parse().unwrap_or_default());
+    (parts.next().unwrap_or_default(), parts.next().unwrap_or_default())
+}
+
+/// The commands that the server has beyond those that it must have. A server that does not tell
+/// gets no right that it may not know: it would reject the whole line.
+async fn extras(master: &mut Direct) -> Result<Vec<&'static Extra>, Cause> {
+    let mut ask = vec![&b"COMMAND"[..], b"INFO"];
+    ask.extend(EXTRAS.iter().map(|extra| extra.command.as_bytes()));
+    let known = match master.probe(&[ask]).await?.pop() {
+        Some(Value::Array(known)) => known,
+        _ => Vec::new(),
+    };
+    let has = |about: &Value| matches!(about, Value::Array(about) if !about.is_empty());
+    Ok(EXTRAS.iter().zip(&known).filter(|(_, about)| has(about)).map(|(extra, _)| extra).collect())
+}
+
+/// A pattern that stands for these bytes. Those that neither a pattern nor a line for `redis-cli`
+/// can have are any byte.
+fn pattern(bytes: &[u8]) -> String {
+    let one = |byte: &u8| match byte {
+        b'*' | b'?' | b'[' | b']' | b'\\' => format!("\\{}", char::from(*byte)),
+        b'"' | b'\'' => "?".into(),
+        byte if byte.is_ascii_graphic() => char::from(*byte).into(),
+        _ => "?".into(),
+    };
+    bytes.iter().map(one).collect()
+}
+
+async fn print(global: &Global, masters: &Masters) -> Result<u8, Failure> {
+    let (prefix, uses) = (masters::prefix(global), masters::uses(global));
+    let of_one =
+        async |master: &mut Direct| Ok((master.name().to_owned(), Server::of(master).await?));
+    let all = masters.urls().map(|url| direct::ask(masters, url, PATIENCE, of_one));
+    let mut versions: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
+    for (url, asked) in masters.urls().zip(join_all(all).await) {
+        match asked {
+            Ok((name, server)) if !server.has_rights => {
+                let version = server.version;
+                stderr::note(&format!(
+                    "{name} is {version}, which has no ACL: use requirepass, or upgrade it"
+                ));
+            }
+            Ok((name, server)) => {
+                let line = server.line(prefix, uses);
+                versions.entry((server.version, line)).or_default().push(name);
+            }
+            Err(why) => stderr::note(&format!("{} could not be examined: {why}", redacted(url))),
+        }
+    }
+    if versions.is_empty() {
+        let newest = Server::newest();
+        versions.insert((newest.version.clone(), newest.line(prefix, uses)), Vec::new());
+    }
+    for (number, ((version, line), names)) in (1..).zip(versions) {
+        let of = if names.is_empty() { String::new() } else { format!(": {}", names.join(", ")) };
+        stderr::note(&format!("line {number} is for {version}{of}"));
+        output::line(&line)?;
+    }
+    stderr::note("replace PASSWORD, and run ACL SAVE or CONFIG REWRITE afterwards");
+    Ok(0)
+}
+
+/// What one master has shown.
+enum Checked {
+    /// Its user, and the rights that the user lacks.
+    Lacks(String, Vec<String>),
+    Unexamined(Cause),
+}
+
+async fn check(global: &Global, masters: &Masters) -> Result<u8, Failure> {
+    let (prefix, uses) = (masters::prefix(global), masters::uses(global));
+    let keys = Keys::of(prefix, &ServerReport::default());
+    let of_one = async |master: &mut Direct| {
+        let tried = rights::all_tried(master, &keys, uses, Some(prefix)).await?;
+        Ok((master.name().to_owned(), master.user().to_owned(), lacks(tried)))
+    };
+    let all = masters.urls().map(|url| direct::ask(masters, url, PATIENCE, of_one));
+    let (mut missing, mut unexamined) = (Vec::new(), Vec::new());
+    for (url, asked) in masters.urls().zip(join_all(all).await) {
+        let (name, checked) = match asked {
+            Ok((name, user, lacks)) => (name, Checked::Lacks(user, lacks)),
+            Err(cause) => (redacted(url), of_log_in(cause)),
+        };
+        match checked {
+            Checked::Lacks(user, lacks) if lacks.is_empty() => {
+                output::line(&format!("{name}: user {user} has all rights"))?;
+            }
+            Checked::Lacks(user, lacks) => {
+                let lacks = lacks.join(" ");
+                output::line(&format!("{name}: user {user} lacks {lacks}"))?;
+                missing.push(format!("{name}: user {user} lacks {lacks}"));
+            }
+            Checked::Unexamined(why) => {
+                unexamined.push(format!("{name} could not be examined: {why}"))
+            }
+        }
+    }
+    let code = if unexamined.is_empty() { MISSING } else { UNAVAILABLE };
+    let fix = (!missing.is_empty()).then(|| "`redlock acl` prints the rights".to_owned());
+    let said: Vec<String> = unexamined.into_iter().chain(missing).chain(fix).collect();
+    if said.is_empty() { Ok(0) } else { Err(Failure::new(code, anyhow!("{}", said.join("; ")))) }
+}
+
+/// A log-in is a password, and a database that the user must be allowed to select.
+fn of_log_in(cause: Cause) -> Checked {
+    match &cause {
+        Cause::ErrorReply(text) if ServerError::of(text) == ServerError::Denied => {
+            Checked::Lacks("of the URL".into(), vec![SELECT.into()])
+        }
+        _ => Checked::Unexamined(cause),
+    }
+}
+
+/// What the user lacks, and what no right can bring back.
+fn lacks(tried: Tried) -> Vec<String> {
+    let absent =
+        |name: String| format!("{} (absent: renamed, or too old)", rights::right_of(&name));
+    tried.missing.into_iter().chain(tried.unknown.into_iter().map(absent)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefix_with_wildcards_stands_for_itself() {
+        assert_eq!(pattern(b"a*[b]?\\:"), "a\\*\\[b\\]\\?\\\\:");
+        assert_eq!(pattern(b"a b\"\n\xff"), "a?b???");
+    }
+
+    #[test]
+    fn line_has_only_what_its_server_knows() {
+        let old = Server { has_channels: false, extras: Vec::new(), ..Server::newest() };
+        let line = old.line(b"p:", Uses::default());
+        let begin = "ACL SETUSER redlock on >PASSWORD ~p:* +set +get ";
+        assert!(line.starts_with(begin) && !line.contains('&'), "{line}");
+        assert!(!line.contains("setinfo") && !line.contains("+select"), "{line}");
+        let new = Server { selects: true, ..Server::newest() }.line(b"p:", Uses::default());
+        let begin = "ACL SETUSER redlock on >PASSWORD ~p:* &p:redlock-quorum:1:go:* +set ";
+        assert!(new.starts_with(begin) && new.ends_with(" +select +client|setinfo"), "{new}");
+    }
+
+    #[test]
+    fn version_has_two_numbers() {
+        assert!(number("7.0.15") >= (6, 2) && number("6.0.16") < (6, 2));
+        assert_eq!(number("unstable"), (0, 0));
+    }
+}

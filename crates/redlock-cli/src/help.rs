@@ -274,9 +274,9 @@ lock. init shows the masters, their processes and uptimes, and asks for confirma
 Elsewhere, --yes is required.
 
 init also records its list as the set of masters, on every master, if all of them answer. Clients
-whose list differs from it by two masters or more are refused. If another set was recorded, init
-shows both lists. A list that differs by more than one master needs --again. Change one master at a
-time, and wait for 1.1 × --max-ttl between two changes.
+are refused if their list has two masters more or fewer than the set, or two masters of another set.
+If another set was recorded, init shows both lists. A list that differs by more than one master
+needs --again. Change one master at a time, and wait for 1.1 × --max-ttl between two changes.
 
 It waits 3s for all masters, and at most 1.1 × --max-ttl for a master that loads its data. A second
 call with the same list changes nothing. The list in another spelling gets a new set id, and no

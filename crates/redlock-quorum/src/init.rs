@@ -91,14 +91,8 @@ pub enum InitError {
     },
     /// The record of some master was not read, and [`Init::again`] was not set. That record may
     /// show that the prefix was in use, and that masters without a record have lost a held lock.
-    /// Nothing was written.
-    #[error(
-        "the record of {} was not read, and it may show that this namespace was in use: call \
-         init again when every master answers, or set `again` to state that no lock is held; \
-         nothing was written: \
-         {}",
-        .unread.join(", "), list(.nodes)
-    )]
+    /// Duplicate addresses have no record either. Nothing was written.
+    #[error("{}; nothing was written: {}", unread_because(.unread, .nodes), list(.nodes))]
     Unread {
         /// The masters whose records were not read.
         unread: Vec<Arc<str>>,
@@ -235,6 +229,19 @@ fn refusal(nodes: &[InitNode]) -> &'static str {
     "this namespace was in use: a master may have lost a lock that is still held, or clients \
      without a quarantine use it; wait for the end of the quarantine, or set `again` to state \
      that no lock is held"
+}
+
+/// Returns the advice if records were not read.
+fn unread_because(unread: &[Arc<str>], nodes: &[InitNode]) -> String {
+    let is_duplicate = |node: &InitNode| matches!(node.cause, Some(Cause::TwinOf(_)));
+    if nodes.iter().any(|node| is_duplicate(node) && unread.contains(&node.node)) {
+        return "the list has duplicate addresses; list each server once".to_owned();
+    }
+    format!(
+        "the record of {} was not read, and it may show that this namespace was in use: call init \
+         again when every master answers, or set `again` to state that no lock is held",
+        unread.join(", ")
+    )
 }
 
 fn max_ttl_differs(wanted: Duration, nodes: &[InitNode]) -> String {

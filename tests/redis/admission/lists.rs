@@ -39,6 +39,24 @@ async fn cause_of_a_wrong_list_has_both_lists_as_data() {
     assert_eq!((lists.set.as_ref().unwrap().size, lists.list.len()), (5, 3));
 }
 
+#[tokio::test]
+async fn init_names_duplicate_addresses_and_never_records_them() {
+    let servers = brand_new(3);
+    let port = servers[0].port();
+    let urls = servers.urls().into_iter().chain([format!("redis://localhost:{port}")]);
+    let redlock = handle_on(urls).build().unwrap();
+    let refused = redlock.init().await.unwrap_err();
+    assert!(matches!(refused, InitError::Unread { .. }), "{refused:?}");
+    let said = refused.to_string();
+    assert!(said.starts_with("the list has duplicate addresses; list each server once"), "{said}");
+    assert_eq!(field(&servers[1], "set"), None);
+    let set = redlock.init_with(AGAIN).await.unwrap().set.unwrap();
+    let names: Vec<_> = servers.iter().map(|server| server.name()).collect();
+    assert_eq!(set.size, 3);
+    assert_eq!(set.names.iter().collect::<Vec<_>>(), names);
+    on(&servers, &[0, 1, 2]).try_lock("a").await.unwrap().release().await.unwrap();
+}
+
 /// The list of the holder becomes wrong under it.
 #[tokio::test]
 async fn held_lease_outlives_a_set_that_refuses_its_list() {

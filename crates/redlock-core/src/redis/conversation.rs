@@ -12,7 +12,7 @@ use super::credentials::{CredentialsProvider, Logins};
 use super::dial::{self, Resolver};
 use super::handshake::{self, Talk};
 use super::stream::{Stream, unusable};
-use super::{InvalidNode, Tls, connector};
+use super::{InvalidNode, Tls, connectors};
 use crate::Cause;
 
 /// A connection to one server, for requests outside of the protocol.
@@ -39,10 +39,14 @@ impl Conversation {
     ) -> Result<Self, Cause> {
         let malformed = |error: InvalidNode| unusable(error.to_string());
         let address = Address::parse(url).map_err(|error| malformed(error.into()))?;
-        let connector = connector(&address, tls).map_err(|error| malformed(error.into()))?;
+        let connectors = connectors(&address, tls).map_err(|error| malformed(error.into()))?;
         let open = async {
             let (place, resolver) = (&address.place, Resolver::default());
             let login = Logins::new(address.login.clone(), credentials).next(limit).await?;
+            let connector = match &connectors {
+                Some(connectors) => Some(connectors.next(limit).await?),
+                None => None,
+            };
             let mut stream = dial::connect(place, &resolver, connector.as_ref(), limit).await?;
             let batch = handshake::logins(&login);
             for reply in Talk::new(&mut *stream).ask(&batch).await? {

@@ -109,9 +109,13 @@ impl Link {
     /// A new connection, with nothing of the one before it left at the server.
     async fn open(&self) -> Result<Opened, Cause> {
         let node = &self.node;
-        let (place, tls, limit) = (&node.address.place, node.tls.as_ref(), node.connect_timeout);
+        let (place, limit) = (&node.address.place, node.connect_timeout);
         let login = node.logins.next(limit).await?;
-        let mut stream = dial::connect(place, &node.resolver, tls, limit).await?;
+        let tls = match &node.tls {
+            Some(connectors) => Some(connectors.next(limit).await?),
+            None => None,
+        };
+        let mut stream = dial::connect(place, &node.resolver, tls.as_ref(), limit).await?;
         let mut talk = Talk::new(&mut *stream);
         let greeted = talk.greet(&login, node.namespace.as_deref()).await;
         let mut identity = greeted.map_err(|cause| match cause {

@@ -49,7 +49,7 @@ pub use address::{InvalidUrl, redacted};
 pub use conversation::Conversation;
 use credentials::Logins;
 pub use credentials::{Credentials, CredentialsProvider};
-use tls::Connector;
+use tls::Connectors;
 pub use tls::{InvalidTls, Tls};
 
 /// One real Redis (or Valkey) master, over one connection that is made again when it breaks.
@@ -83,7 +83,7 @@ pub struct RedisNode {
     address: Address,
     logins: Logins,
     resolver: Resolver,
-    tls: Option<Connector>,
+    tls: Option<Connectors>,
     clock: Clock,
     connect_timeout: Duration,
     stall_timeout: Duration,
@@ -160,7 +160,7 @@ impl RedisNode {
     /// [`InvalidNode`] when the URL is malformed or the certificates cannot be used.
     pub fn new(url: &str, setup: &RedisSetup) -> Result<Self, InvalidNode> {
         let address = Address::parse(url)?;
-        let tls = connector(&address, &setup.tls)?;
+        let tls = connectors(&address, &setup.tls)?;
         let namespace = setup.namespace.as_ref().map(|prefix| {
             let RedisSetup { quarantine, fenced, queues, .. } = *setup;
             Arc::new(Namespace::new(prefix, quarantine, fenced, queues))
@@ -186,11 +186,11 @@ impl RedisNode {
 }
 
 /// What encrypts the connections to an address, if they are encrypted.
-fn connector(address: &Address, tls: &Tls) -> Result<Option<Connector>, InvalidTls> {
+fn connectors(address: &Address, tls: &Tls) -> Result<Option<Connectors>, InvalidTls> {
     match address.place {
-        Place::Tcp { tls: true, .. } => tls.connector().map(Some),
+        Place::Tcp { tls: true, .. } => Connectors::new(tls).map(Some),
         // A build without TLS ignores no certificate silently.
-        _ if cfg!(not(feature = "tls")) && tls.is_set() => tls.connector().map(Some),
+        _ if cfg!(not(feature = "tls")) && tls.is_set() => Connectors::new(tls).map(Some),
         _ => Ok(None),
     }
 }

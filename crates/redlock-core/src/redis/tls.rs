@@ -2,15 +2,19 @@
 
 #[cfg(not(feature = "tls"))]
 mod absent;
+mod connectors;
 #[cfg(feature = "tls")]
 mod present;
 #[cfg(feature = "tls")]
 mod words;
 
 use std::fmt;
+use std::io;
+use std::sync::Arc;
 
 #[cfg(not(feature = "tls"))]
 pub(super) use absent::{Connector, cause, encrypted};
+pub(super) use connectors::Connectors;
 #[cfg(feature = "tls")]
 pub(super) use present::{Connector, encrypted};
 #[cfg(feature = "tls")]
@@ -21,7 +25,10 @@ pub(super) use words::cause;
 pub struct Tls {
     ca: Option<Vec<u8>>,
     identity: Option<(Vec<u8>, Vec<u8>)>,
+    source: Option<Source>,
 }
+
+type Source = Arc<dyn Fn() -> io::Result<Tls> + Send + Sync>;
 
 /// Why certificates or keys cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -64,6 +71,14 @@ impl Tls {
     #[must_use]
     pub fn identity(mut self, cert: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
         self.identity = Some((cert.into(), key.into()));
+        self
+    }
+
+    /// Reads all of it again for each new connection. The call may block.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn reread(mut self, read: impl Fn() -> io::Result<Self> + Send + Sync + 'static) -> Self {
+        self.source = Some(Arc::new(read));
         self
     }
 

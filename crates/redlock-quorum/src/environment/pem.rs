@@ -1,5 +1,6 @@
 //! `Pem`: certificates and keys, from the files that an option or a variable names.
 
+use std::io;
 use std::path::PathBuf;
 
 use redlock_core::Tls;
@@ -39,6 +40,8 @@ pub struct Pem {
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
     /// The sources of the CA and of the identity, with their files.
     pub(crate) origins: (Option<String>, Option<String>),
+    /// The files, which are read again for each connection.
+    files: PemFiles,
 }
 
 impl Environment<'_> {
@@ -71,7 +74,8 @@ impl PemFiles {
         };
         let both = self.cert.as_ref().zip(self.key.as_ref());
         let of_identity = both.map(|(cert, key)| format!("{}, {}", cert.named(), key.named()));
-        Ok(Pem { ca, identity, origins: (self.ca.as_ref().map(PemFile::named), of_identity) })
+        let origins = (self.ca.as_ref().map(PemFile::named), of_identity);
+        Ok(Pem { ca, identity, origins, files: self.clone() })
     }
 }
 
@@ -95,8 +99,17 @@ impl PemFile {
 }
 
 impl Pem {
-    /// The TLS settings for a builder.
+    /// The TLS settings for a builder. They follow the files.
     pub fn tls(&self) -> Tls {
+        let files = self.files.clone();
+        if files.ca.is_none() && files.cert.is_none() {
+            return self.contents();
+        }
+        let reread = move || Ok(files.read().map_err(io::Error::other)?.contents());
+        self.contents().reread(reread)
+    }
+
+    fn contents(&self) -> Tls {
         let mut tls = Tls::new();
         if let Some(ca) = &self.ca {
             tls = tls.ca(ca.as_slice());

@@ -11,6 +11,7 @@ use crate::Cause;
 const ABSENT: &str = "this program was built without it: build it with the feature `tls`";
 
 /// There is none.
+#[derive(Clone)]
 pub(in crate::redis) enum Connector {}
 
 impl Tls {

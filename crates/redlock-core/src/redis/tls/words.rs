@@ -92,6 +92,11 @@ fn certificate(why: &CertificateError) -> String {
              replace it with one of version 3"
                 .into()
         }
+        other if is_of_weak_signature(other) => {
+            "the server's certificate is signed with an algorithm that is not accepted, such as \
+             SHA-1: replace it with one that is signed with SHA-256"
+                .into()
+        }
         other => format!("the server's certificate cannot be used ({other}): replace it"),
     }
 }
@@ -110,6 +115,10 @@ pub(super) fn of_identity(error: &Error) -> String {
 /// output does.
 fn is_too_old(why: &CertificateError) -> bool {
     matches!(why, CertificateError::Other(other) if format!("{other:?}").contains("UnsupportedCertVersion"))
+}
+
+fn is_of_weak_signature(why: &CertificateError) -> bool {
+    format!("{why:?}").starts_with("UnsupportedSignatureAlgorithm")
 }
 
 fn not_for(name: Option<&str>, names: &[String]) -> String {

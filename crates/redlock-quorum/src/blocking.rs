@@ -72,10 +72,11 @@ impl Redlock {
         Self::builder().nodes(urls).build_blocking()
     }
 
-    /// Creates a handle with the settings of the environment. See [`crate::Redlock::from_env`].
+    /// Creates a handle with the settings of the environment and of this host's configuration file.
+    /// See [`crate::Redlock::from_env`].
     ///
     /// # Errors
-    /// Returns [`BuildError`] with the name of the variable, or if no thread can be started.
+    /// Returns [`BuildError`] with the name of the variable or the line of the file, or if no thread can be started.
     pub fn from_env() -> Result<Self, BuildError> {
         RedlockBuilder::from_env()?.build_blocking()
     }

@@ -57,12 +57,12 @@ impl Redlock {
         Self::builder().nodes(urls).build()
     }
 
-    /// Creates a handle with the settings of the environment, from the variables of the `redlock`
-    /// command. See [`RedlockBuilder::from_env`]. Reads files, but does no other input or output
+    /// Creates a handle with the settings of the environment and of this host's configuration
+    /// file, from the variables of the `redlock` command. See [`RedlockBuilder::from_env`]. Reads files, but does no other input or output
     /// yet.
     ///
     /// # Errors
-    /// Returns [`BuildError`] with the name of the variable.
+    /// Returns [`BuildError`] with the name of the variable, or with the line of the file.
     pub fn from_env() -> Result<Self, BuildError> {
         RedlockBuilder::from_env()?.build()
     }

@@ -90,6 +90,9 @@ fn flaw(url: &str) -> Option<&'static str> {
     if url.starts_with(['"', '\'']) {
         return Some("it begins with a quotation mark: remove the quotation marks");
     }
+    if is_assignment(url) {
+        return Some(ASSIGNMENT);
+    }
     if let Some((_, rest)) = url.split_once(char::is_whitespace) {
         let is_comment = rest.trim_start().starts_with('#');
         return Some(if is_comment { COMMENT } else { "there is a space in it" });
@@ -117,6 +120,13 @@ fn flaw(url: &str) -> Option<&'static str> {
         false => network_flaw(url, authority, path),
     };
     place.or_else(|| query_flaw(query, is_unix)).or_else(|| fragment_flaw(fragment))
+}
+
+/// Returns `true` for a line of a shell script or of a configuration file.
+fn is_assignment(url: &str) -> bool {
+    let name = url.strip_prefix("export ").unwrap_or(url).split_once('=').map(|(name, _)| name);
+    let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    name.is_some_and(|name| !name.is_empty() && name.bytes().all(is_of_name))
 }
 
 /// Whether these are several masters with commas between them. In a password a comma is a comma,
@@ -194,6 +204,7 @@ const NO_PASSWORD: &str = "it has a user but no password; for a user with `nopas
 const NO_TLS: &str =
     "this program was built without TLS: build it with the feature `tls`, or write redis://";
 const SEVERAL: &str = "--node accepts one URL; repeat --node, or use REDLOCK_NODES=URL,URL";
+const ASSIGNMENT: &str = "it begins with NAME=: write only the URL, without quotation marks";
 const COMMENT: &str = "a comment after it is not supported; write it on a separate line";
 const PUNCTUATION: &str = "in a user or password, write / as %2F, ? as %3F, # as %23 and @ as %40";
 /// The faults that only the parser finds.
@@ -299,6 +310,12 @@ mod tests {
     }
 
     #[test]
+    fn only_the_last_at_sign_ends_a_password() {
+        let address = Address::parse("redis://me:p@ss@h:1").unwrap();
+        assert_eq!((address.login.password.as_deref(), &*address.name), (Some("p@ss"), "h:1"));
+    }
+
+    #[test]
     fn a_plus_sign_is_literal_in_every_form_of_a_url() {
         for url in [
             "redis://a+b:c+d@h:1",
@@ -348,6 +365,8 @@ mod tests {
             ("redis://fe80::1:6379", "in brackets"),
             ("redis://[fe80::1%eth0]:6379", "a zone is not supported"),
             ("\u{feff}redis://h", "a byte-order mark"),
+            ("REDLOCK_NODES=\"redis://h:1\"", "begins with NAME="),
+            ("export REDLOCK_NODES=redis://h:1", "begins with NAME="),
             ("'redis://h'", "remove the quotation marks"),
             ("\"redis://h\"", "remove the quotation marks"),
             ("unix://me:secret@/run/redis.sock", "write user and password as ?user=USER"),

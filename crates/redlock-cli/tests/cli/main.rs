@@ -29,6 +29,7 @@ mod procedures;
 mod quarantine;
 mod quiet;
 mod reentrant;
+mod release;
 mod reserved;
 mod rights;
 mod run;

@@ -101,35 +101,43 @@ async fn read(session: &Session, prefix: &[u8]) -> Result<Listing, Failure> {
     Ok(Listing { locks: locks.collect(), done: done.collect(), truncated })
 }
 
-/// The URLs of the masters that may vote; an error when they are no quorum.
-async fn voters(session: &Session) -> Result<Vec<String>, Failure> {
+/// A master that may vote.
+struct Voter {
+    url: String,
+    name: String,
+}
+
+/// The masters that may vote; an error when they are no quorum.
+async fn voters(session: &Session) -> Result<Vec<Voter>, Failure> {
     let status = session.status().await;
     let urls = session.masters.urls().zip(&status.nodes);
     let urls = urls.filter(|(_, node)| answers::is_admitted(node) == Some(true));
-    let urls: Vec<_> = urls.map(|(url, _)| url.to_owned()).collect();
-    if urls.len() < quorum(status.nodes.len()) {
+    let voters: Vec<_> = urls
+        .map(|(url, node)| Voter { url: url.to_owned(), name: node.node.to_string() })
+        .collect();
+    if voters.len() < quorum(status.nodes.len()) {
         let list = answers::list(&status);
         let cause = anyhow!("too few masters answered to list the locks: {list}");
         let causes = answers::causes(&status.nodes);
         return Err(session.explained(Failure::new(UNAVAILABLE, cause), &causes).await);
     }
-    Ok(urls)
+    Ok(voters)
 }
 
 /// The names on any of the masters, and whether there are more than are looked at.
 async fn names(
-    urls: &[String],
+    voters: &[Voter],
     session: &Session,
     prefix: &[u8],
 ) -> Result<(BTreeSet<Vec<u8>>, bool), Failure> {
     let seen = AtomicUsize::new(0);
-    let asked = urls.iter().map(|url| {
+    let asked = voters.iter().map(|Voter { url, .. }| {
         let names = async |master: &mut Direct| master.names(prefix, KEYS_MAX, &seen).await;
         // A large database is walked through as a whole; each single reply has its own limit.
         direct::ask(&session.masters, url, Duration::MAX, names)
     });
     let (mut names, mut truncated) = (BTreeSet::new(), false);
-    for (found, more) in answered(with_progress(&seen, asked).await, session)? {
+    for (found, more) in answered(with_progress(&seen, asked).await, voters, session)? {
         names.extend(found);
         truncated |= more;
     }
@@ -140,16 +148,16 @@ async fn names(
 }
 
 async fn columns(
-    urls: &[String],
+    voters: &[Voter],
     session: &Session,
     names: &[Vec<u8>],
 ) -> Result<Vec<Column>, Failure> {
-    let asked = urls.iter().map(|url| {
+    let asked = voters.iter().map(|Voter { url, .. }| {
         let read = async |master: &mut Direct| master.read_keys(names).await;
         direct::ask(&session.masters, url, Duration::MAX, read)
     });
     let seen = AtomicUsize::new(names.len());
-    answered(with_progress(&seen, asked).await, session)
+    answered(with_progress(&seen, asked).await, voters, session)
 }
 
 /// Waits for all, and shows on a terminal how far they are.
@@ -184,15 +192,25 @@ fn show(text: &str) {
     let _ = io::stderr().write_all(format!("\r{text}\x1b[K").as_bytes());
 }
 
-/// What the masters that answered have, as long as they are a quorum.
-fn answered<T>(answers: Vec<Result<T, Cause>>, session: &Session) -> Result<Vec<T>, Failure> {
-    let masters = session.masters.urls().count();
-    let failed = answers.iter().filter_map(|answer| answer.as_ref().err());
-    let failed: Vec<String> = failed.map(Cause::to_string).collect();
-    let answered: Vec<_> = answers.into_iter().flatten().collect();
-    if answered.len() < quorum(masters) {
+/// What the masters that answered have, as long as they are a quorum. The others are named.
+fn answered<T>(
+    answers: Vec<Result<T, Cause>>,
+    voters: &[Voter],
+    session: &Session,
+) -> Result<Vec<T>, Failure> {
+    let (mut answered, mut failed) = (Vec::new(), Vec::new());
+    for (answer, voter) in answers.into_iter().zip(voters) {
+        match answer {
+            Ok(answer) => answered.push(answer),
+            Err(cause) => failed.push(format!("{} {cause}", voter.name)),
+        }
+    }
+    if answered.len() < quorum(session.masters.urls().count()) {
         let cause = anyhow!("too few masters answered to list the locks: {}", failed.join(", "));
         return Err(Failure::new(UNAVAILABLE, cause));
+    }
+    for failed in failed {
+        stderr::note(&format!("a master is left out: {failed}"));
     }
     Ok(answered)
 }

@@ -1,7 +1,7 @@
 //! Marks: what was completed, for `status`, and `release --force --mark`, which removes one.
 
 use anyhow::anyhow;
-use redlock_quorum::{Mark, Status, quorum};
+use redlock_quorum::{AcquireError, Mark, Status, quorum};
 
 use crate::args::Release;
 use crate::command::force::{self, Target};
@@ -15,10 +15,10 @@ use crate::output::{self, Forced};
 use crate::session::Session;
 use crate::stderr;
 
-/// What was completed under the name of the session; `None` if no quorum can say.
-pub(crate) async fn last(session: &Session) -> Option<Done> {
-    let last = session.redlock.last_run(&session.key).await.ok().flatten()?;
-    Some(Done { at_ms: moment::millis(last.at), fire: last.fire, by: last.by })
+/// What was completed under the name of the session.
+pub(crate) async fn last(session: &Session) -> Result<Option<Done>, AcquireError> {
+    let last = session.redlock.last_run(&session.key).await?;
+    Ok(last.map(|last| Done { at_ms: moment::millis(last.at), fire: last.fire, by: last.by }))
 }
 
 /// Removes a mark from all masters: the work is done again when it is asked for.

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io::{self, IsTerminal};
 
 use anyhow::anyhow;
-use redlock_quorum::State;
+use redlock_quorum::{AcquireError, State};
 
 use crate::answers;
 use crate::args::Status;
@@ -33,6 +33,13 @@ async fn one(global: &Global, key: &OsStr, as_json: bool) -> Result<u8, Failure>
         stderr::note(&format!("{}: redlock release --force {key}", answers::NEVER_EXPIRES));
     }
     let judged = judge(&key, &status, !as_json && is_one_screen());
+    let done = match done {
+        Ok(done) => done,
+        Err(error) => {
+            note_unread(&session, error, &judged).await;
+            None
+        }
+    };
     let printed = match &judged {
         _ if as_json => output::json(&Report::new((&session.key).into(), &status, done.as_ref())),
         Err(_) if is_one_screen() => output::line(&and_done(output::table(&status), done)),
@@ -45,6 +52,13 @@ async fn one(global: &Global, key: &OsStr, as_json: bool) -> Result<u8, Failure>
     session.close().await;
     printed?;
     judged
+}
+
+/// Reports that the last run is unknown, unless the status is unknown as well, with its reason.
+async fn note_unread(session: &Session, error: AcquireError, judged: &Result<u8, Failure>) {
+    if judged.as_ref().err().is_none_or(|failure| failure.code != UNAVAILABLE) {
+        stderr::note(&format!("the last run is unknown: {}", session.unread(error).await.cause));
+    }
 }
 
 /// The last run is one line more, where there was one.

@@ -202,3 +202,13 @@ fn commands_that_are_stopped_and_continued_query_a_slow_master_to_their_end() {
         );
     }
 }
+
+#[test]
+fn a_master_that_could_not_be_listed_is_named() {
+    let servers = RedisServers::start(3).unwrap();
+    servers[0].command(&["ACL", "SETUSER", "default", "-scan"]).unwrap();
+    let list = answer_of(bare(["status", "--json"]).env("REDLOCK_NODES", servers.urls().join(",")));
+    list.success();
+    let named = format!("note: a master is left out: {} ", servers[0].name());
+    assert!(list.err.contains(&named) && list.err.contains("NOPERM"), "{list:?}");
+}

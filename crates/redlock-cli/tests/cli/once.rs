@@ -237,3 +237,21 @@ fn who_does_not_wait_for_another_ends_with_the_code_for_it() {
     assert_eq!(run("-v").code, 75);
     assert_eq!(run("-E9").code, 9);
 }
+
+/// The user may read locks, and not the marks.
+#[test]
+fn a_last_run_that_cannot_be_read_is_reported_with_the_reason() {
+    let servers = RedisServers::start(3).unwrap();
+    ask(&servers, ["run", "report", "--fire", "7", "--", "true"]).success();
+    for server in servers.iter() {
+        let user = ["ACL", "SETUSER", "default", "resetkeys", "~report"];
+        let others = ["~redlock-quorum:1", "~redlock-quorum:1:[bq]*"];
+        server.command(&[&user[..], &others].concat()).unwrap();
+    }
+    for form in ["--no-queue", "--json"] {
+        let status = ask(&servers, ["status", "report", form]);
+        assert_eq!(status.code, 1, "{status:?}");
+        let is_named = status.err.contains("note: the last run is unknown: ");
+        assert!(is_named && status.err.contains("NOPERM"), "{status:?}");
+    }
+}

@@ -39,6 +39,21 @@ pub struct InitOptions {
     pub lower: bool,
 }
 
+/// Everything on which a plan of `init` depends.
+#[derive(Clone, Copy, Debug)]
+pub struct InitInputs<'a> {
+    /// The options of the operator.
+    pub options: InitOptions,
+    /// The list of this client.
+    pub listed: &'a Listed,
+    /// The facts of the masters, and their answers to *read the floor*.
+    pub answers: &'a [Scored],
+    /// A new nonce for each answer.
+    pub nonces: &'a [Nonce],
+    /// The nonces of scripts that this call has already sent.
+    pub ours: &'a [Nonce],
+}
+
 /// The plan of `init`: its writes to the masters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct InitPlan {
@@ -90,17 +105,12 @@ pub enum NoPlan {
 const NEAR_US: Score = 60_000_000;
 
 impl Admission {
-    /// Returns the plan, from the facts of the masters and their answers to *read the floor*.
-    /// `ours` are the nonces of scripts that this call has already sent.
-    pub fn plan_init(
-        &mut self,
-        options: InitOptions,
-        listed: &Listed,
-        answers: &[Scored],
-        nonces: &[Nonce],
-        ours: &[Nonce],
-        now: Millis,
-    ) -> Result<InitPlan, NoPlan> {
+    /// Plans the writes of an operator's order.
+    ///
+    /// # Errors
+    /// Returns [`NoPlan`] if nothing may be written.
+    pub fn plan_init(&mut self, inputs: InitInputs<'_>, now: Millis) -> Result<InitPlan, NoPlan> {
+        let InitInputs { options, listed, answers, nonces, ours } = inputs;
         if !options.again {
             self.has_read_all(answers, now)?;
         }

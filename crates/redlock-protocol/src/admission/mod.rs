@@ -51,7 +51,7 @@ mod why;
 mod tests;
 
 pub use self::floor::{Floor, Scored};
-pub use self::init::{InitOptions, InitPlan, NoPlan};
+pub use self::init::{InitInputs, InitOptions, InitPlan, NoPlan};
 pub use self::sets::{Listed, Misfit};
 pub use self::settled::{Settled, WritePass};
 pub use self::view::{Incarnation, MasterKind, MasterTime, MasterView};

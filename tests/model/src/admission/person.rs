@@ -1,7 +1,9 @@
 //! A person who types `init`, and the mutant that does so unasked.
 
 use redlock_core::admission::{AdmissionOp, Names, Nonce, Record, SetId};
-use redlock_protocol::admission::{Event, Incarnation, InitOptions, Listed, MasterView, Scored};
+use redlock_protocol::admission::{
+    Event, Incarnation, InitInputs, InitOptions, Listed, MasterView, Scored,
+};
 use redlock_testkit::Data;
 
 use super::broken::Broken;
@@ -40,9 +42,10 @@ impl World {
         let nonces = vec![Nonce(0); part.masters];
         let options = options(!part.plain);
         let listed = listed(part.relists);
-        if let Ok(plan) =
-            person.clients[0].machine.plan_init(options, &listed, &answers, &nonces, &[], self.now)
-        {
+        if let Ok(plan) = person.clients[0].machine.plan_init(
+            InitInputs { options, listed: &listed, answers: &answers, nonces: &nonces, ours: &[] },
+            self.now,
+        ) {
             // The clocks say nothing: they may be far behind the ballots.
             let others = answers.iter().filter(|answer| self.servers[answer.master].is_admitted());
             let scores = others.clone().filter_map(|answer| answer.highest).max();
@@ -116,7 +119,16 @@ impl World {
         let listed = listed(false);
         let plan = self.clients[client]
             .machine
-            .plan_init(options, &listed, &answers, &nonces, &[], self.now)
+            .plan_init(
+                InitInputs {
+                    options,
+                    listed: &listed,
+                    answers: &answers,
+                    nonces: &nonces,
+                    ours: &[],
+                },
+                self.now,
+            )
             .ok()?;
         plan.orders.into_iter().find_map(|(ordered, order)| match order {
             AdmissionOp::Init(init) if ordered == master => Some(Request::Init(init)),

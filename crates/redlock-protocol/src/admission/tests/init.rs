@@ -23,7 +23,16 @@ fn plan_by(
     masters: &[Master],
     options: InitOptions,
 ) -> Result<InitPlan, NoPlan> {
-    client.plan_init(options, &listed(masters), &answers(masters), &nonces(masters), &[], 0)
+    client.plan_init(
+        InitInputs {
+            options,
+            listed: &listed(masters),
+            answers: &answers(masters),
+            nonces: &nonces(masters),
+            ours: &[],
+        },
+        0,
+    )
 }
 
 fn answers(masters: &[Master]) -> Vec<Scored> {
@@ -89,8 +98,16 @@ fn init_is_refused_while_it_cannot_read_a_record_unless_again_is_said() {
     // It was read some time ago, and is stopped now.
     (masters[2].role, masters[2].up) = (MasterKind::Master, true);
     let (mut client, answers) = (client(&masters, 0), answers(&masters));
-    let planned =
-        client.plan_init(PLAIN, &listed(&masters), &answers[..2], &nonces(&masters), &[], 0);
+    let planned = client.plan_init(
+        InitInputs {
+            options: PLAIN,
+            listed: &listed(&masters),
+            answers: &answers[..2],
+            nonces: &nonces(&masters),
+            ours: &[],
+        },
+        0,
+    );
     assert_eq!(planned, Err(NoPlan::Unread { masters: vec![2], may_come: false }));
     assert!(plan(&masters, PLAIN).unwrap().refused);
 }
@@ -105,7 +122,16 @@ fn init_waits_for_a_connection_that_is_being_made_as_begin_does() {
         let waits = Err(NoPlan::Unread { masters: vec![0], may_come: true });
         let expected = if is_connecting { waits } else { Err(NoPlan::NoQuorum) };
         assert_eq!(
-            client.plan_init(PLAIN, &listed(&masters), &[], &nonces(&masters), &[], 0),
+            client.plan_init(
+                InitInputs {
+                    options: PLAIN,
+                    listed: &listed(&masters),
+                    answers: &[],
+                    nonces: &nonces(&masters),
+                    ours: &[]
+                },
+                0
+            ),
             expected
         );
     }
@@ -138,7 +164,16 @@ fn a_plain_init_is_refused_where_the_use_was_read_before_all_records_were_lost()
     let answers = answers(&masters);
     let mut refused = |options, ours: &[Nonce]| {
         client
-            .plan_init(options, &listed(&masters), &answers, &nonces(&masters), ours, 1)
+            .plan_init(
+                InitInputs {
+                    options,
+                    listed: &listed(&masters),
+                    answers: &answers,
+                    nonces: &nonces(&masters),
+                    ours,
+                },
+                1,
+            )
             .unwrap()
             .refused
     };
@@ -302,7 +337,16 @@ fn members_are_not_levelled_by_a_score_that_another_life_may_have_left() {
             answers[0].facts.record.nonce = Some(Nonce(99));
         }
         let plan = client(&masters, 0)
-            .plan_init(PLAIN, &listed(&masters), &answers, &nonces(&masters), &[], 0)
+            .plan_init(
+                InitInputs {
+                    options: PLAIN,
+                    listed: &listed(&masters),
+                    answers: &answers,
+                    nonces: &nonces(&masters),
+                    ours: &[],
+                },
+                0,
+            )
             .unwrap();
         let (_, AdmissionOp::Init(order)) = &plan.orders[1] else { panic!("{plan:?}") };
         assert_eq!(order.level, if is_proven { 4095 } else { 31 });
@@ -319,7 +363,16 @@ fn the_floor_that_a_call_has_written_itself_refuses_nothing_and_that_of_another_
     let again = |ours: &[Nonce]| {
         let fresh: Vec<Nonce> = [600, 601, 602].map(Nonce).to_vec();
         client(&masters, 0)
-            .plan_init(PLAIN, &listed(&masters), &answers(&masters), &fresh, ours, 0)
+            .plan_init(
+                InitInputs {
+                    options: PLAIN,
+                    listed: &listed(&masters),
+                    answers: &answers(&masters),
+                    nonces: &fresh,
+                    ours,
+                },
+                0,
+            )
             .unwrap()
     };
     assert!(!again(&nonces(&masters)).refused, "it goes on with the third");
@@ -334,7 +387,16 @@ fn a_refused_init_says_where_clients_without_quarantine_were() {
     let mut client = client(&masters, 0);
     assert!(
         client
-            .plan_init(PLAIN, &listed(&masters), &answers(&masters), &nonces(&masters), &[], 0)
+            .plan_init(
+                InitInputs {
+                    options: PLAIN,
+                    listed: &listed(&masters),
+                    answers: &answers(&masters),
+                    nonces: &nonces(&masters),
+                    ours: &[]
+                },
+                0
+            )
             .unwrap()
             .refused
     );

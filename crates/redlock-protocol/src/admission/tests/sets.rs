@@ -281,7 +281,8 @@ fn plan_for(masters: &[Master], options: InitOptions, listed: &Listed) -> Result
     };
     let answers: Vec<_> = up.map(scored).collect();
     let nonces = vec![Nonce(500); masters.len()];
-    client(masters, 0).plan_init(options, listed, &answers, &nonces, &[], 0)
+    client(masters, 0)
+        .plan_init(InitInputs { options, listed, answers: &answers, nonces: &nonces, ours: &[] }, 0)
 }
 
 fn carry(masters: &mut [Master], plan: &InitPlan) {

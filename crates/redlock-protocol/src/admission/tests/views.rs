@@ -183,7 +183,18 @@ fn masters_that_show_clients_without_quarantine_are_named_by_an_init_that_is_ref
     let answers = [masters[0].scored(0, Incarnation::of(&facts), 0)];
     let (again, far_floor, lower) = (false, false, false);
     let options = InitOptions { again, floor: 0, far_floor, max_ttl: MAX_TTL, lower };
-    let plan = client.plan_init(options, &listed(&masters), &answers, &[Nonce(1)], &[], 0).unwrap();
+    let plan = client
+        .plan_init(
+            InitInputs {
+                options,
+                listed: &listed(&masters),
+                answers: &answers,
+                nonces: &[Nonce(1)],
+                ours: &[],
+            },
+            0,
+        )
+        .unwrap();
     assert!(plan.refused);
     assert_eq!(not_admitted(&client, 0, 0).why, WhyNot::UsedWithoutQuarantine);
 }

@@ -1,41 +1,15 @@
 //! The ballots of this client, by the clocks and scores of masters.
 
-use std::time::Duration;
-
-use redlock_core::{Ballot, Instant, Member};
+use redlock_core::Instant;
 
 use super::Masters;
-use crate::master_set::MasterSet;
+use crate::ballot::chooser::Chooser;
 
 impl Masters {
-    /// Returns the next ballot for a resource of this member. `None` if no ballot is left below
-    /// 2^53.
+    /// Returns the ballots of this client. They know the clocks and floors that masters have shown.
     #[inline]
-    pub fn next_ballot(
-        &mut self,
-        member: Member,
-        margin: Duration,
-        now: Instant,
-    ) -> Option<Ballot> {
-        self.ballots.next(member, margin, now)
-    }
-
-    /// Records a score of `master` for `member`, read now by an attempt whose first ballot was
-    /// chosen at `since`.
-    pub fn saw_score(
-        &mut self,
-        member: Member,
-        master: usize,
-        score: u64,
-        (since, now): (Instant, Instant),
-    ) {
-        self.ballots.saw(member, master, score, (since, now));
-    }
-
-    /// Returns the masters whose score the next ballot for `member` does not exceed. They would
-    /// refuse one ballot after the other.
-    pub fn refusing(&self, member: Member) -> MasterSet {
-        self.ballots.refusing(member)
+    pub fn ballots(&mut self) -> &mut Chooser {
+        &mut self.ballots
     }
 
     /// Records TIME of a master, and the score from which its members start.

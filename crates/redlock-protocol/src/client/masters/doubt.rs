@@ -38,10 +38,13 @@ impl Masters {
     /// Handles a report that the data of `master` may be gone. The probe goes first, because its
     /// answer decides whether later answers are valid.
     pub(super) fn data_lost(&mut self, master: usize, cx: &mut Context<'_>) {
+        let doubt = &mut self.steps[master].doubt;
         if self.terms.has_quarantine {
-            self.doubt_record(master, cx.now);
+            doubt.owes_recheck = true;
+            // The first report that no proof has answered decides. Later ones postpone nothing.
+            doubt.until.get_or_insert_with(|| cx.now.saturating_add(self.terms.order_timeout));
         } else {
-            self.doubt_until(master, cx.now.saturating_add(self.terms.node_timeout));
+            doubt.until = Some(cx.now.saturating_add(self.terms.node_timeout));
         }
         self.advance_master(master, cx);
         cx.news.push(News::LostSight(master));
@@ -49,19 +52,6 @@ impl Masters {
             // Without a record, only the keys themselves can prove that the data is there.
             cx.news.push(News::Suspected(master, self.cause(master, cx.now)));
         }
-    }
-
-    /// The first report that no proof has answered decides. Later ones postpone nothing.
-    fn doubt_record(&mut self, master: usize, now: Instant) {
-        let doubt = &mut self.steps[master].doubt;
-        doubt.owes_recheck = true;
-        if doubt.until.is_none() {
-            self.doubt_until(master, now.saturating_add(self.terms.order_timeout));
-        }
-    }
-
-    fn doubt_until(&mut self, master: usize, until: Instant) {
-        self.steps[master].doubt.until = Some(until);
     }
 
     /// Does what was due at `seen`.

@@ -6,8 +6,8 @@
 //!
 //! In reading order: `link` (one master), `news`; `events` (what happens to connections), `voting`
 //! (whose answers are valid), `steps` (towards admission), `gate` (attempts that wait for steps),
-//! `doubt` (a master that reports that its data may be gone), `freshness`, `ballots`, `meeting`, `view` (what questions
-//! see).
+//! `doubt` (a master that reports that its data may be gone), `freshness`, `ballots`, `meeting`, `view`
+//! (what questions see).
 
 mod ballots;
 mod doubt;
@@ -33,7 +33,6 @@ use redlock_core::{Cause, Instant, ListDoubt, Verdict};
 pub use self::freshness::FRESH_FOR;
 use self::gate::Gate;
 use self::link::{Link, State};
-use self::millis::floor_millis;
 use self::millis::to_millis;
 pub use self::news::{News, Weakness};
 use self::steps::Steps;
@@ -147,11 +146,6 @@ impl Masters {
     /// Returns what is known of the admission of all masters.
     pub fn admission(&self) -> &Admission {
         &self.admission
-    }
-
-    /// Returns TIME of a master by its last report, in milliseconds.
-    fn time(&self, master: usize, now: Instant) -> u64 {
-        self.admission.time(master, floor_millis(now))
     }
 
     /// Returns `true` if there is a connection to `master`.

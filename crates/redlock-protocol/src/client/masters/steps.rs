@@ -237,7 +237,8 @@ impl Masters {
         members: Option<u32>,
         now: Instant,
     ) -> MasterView {
-        MasterView::of(facts, members, self.time(master, now))
+        let time = self.admission.time(master, floor_millis(now));
+        MasterView::of(facts, members, time)
     }
 
     fn step_answered(
@@ -293,7 +294,7 @@ impl Masters {
                 Event::Probed(self.viewed(master, facts, *members, cx.now))
             }
             Ok(AdmissionReply::Script(reply)) => {
-                self.clear_step_failure(master);
+                self.links[master].step_failure = None;
                 Event::Script(reply.clone())
             }
             Ok(_) => Event::Failed,
@@ -331,7 +332,7 @@ impl Masters {
     /// Handles the reply of a script that an operator ordered.
     pub fn ordered(&mut self, master: usize, reply: Reply, cx: &mut Context<'_>) {
         self.steps[master].drop_step();
-        self.clear_step_failure(master);
+        self.links[master].step_failure = None;
         self.learn(master, Event::Script(reply), cx);
     }
 }

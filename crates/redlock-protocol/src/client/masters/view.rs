@@ -1,20 +1,31 @@
 //! What questions see of masters.
 
-use redlock_core::admission::{Millis, Nonce, RecordedSet};
-use redlock_core::{Cause, Facts, Instant};
+use redlock_core::admission::RecordedSet;
+use redlock_core::{Facts, Instant};
 
 use super::Masters;
 use super::millis::floor_millis;
-use crate::admission::{Incarnation, InitOptions, InitPlan, Listed, MasterView, NoPlan, Scored};
-use crate::client::view::View;
+use crate::admission::{Incarnation, InitInputs, InitPlan, MasterView, NoPlan};
+use crate::client::view::{Seen, View};
+use crate::master_set::MasterSet;
 
 impl View for Masters {
     fn count(&self) -> usize {
         self.len()
     }
 
-    fn is_connected(&self, master: usize) -> bool {
-        self.is_up(master)
+    fn connected(&self) -> MasterSet {
+        (0..self.len()).filter(|master| self.is_up(*master)).collect()
+    }
+
+    fn seen(&self, master: usize, now: Instant) -> Seen<'_> {
+        Seen {
+            facts: self.links[master].facts.as_ref(),
+            max_ttl: self.admission.max_ttl_of(master),
+            set: self.admission.set_of(master),
+            why_not: (!self.votes(master)).then(|| self.cause(master, now)),
+            why_no_locks: self.misfit(master),
+        }
     }
 
     fn reachable(&self) -> Vec<(usize, Incarnation)> {
@@ -25,40 +36,11 @@ impl View for Masters {
         self.viewed(master, facts, None, now)
     }
 
-    fn facts_of(&self, master: usize) -> Option<&Facts> {
-        self.links[master].facts.as_ref()
-    }
-
-    fn max_ttl_of(&self, master: usize) -> Option<Millis> {
-        self.admission.max_ttl_of(master)
-    }
-
-    fn set_of(&self, master: usize) -> Option<&RecordedSet> {
-        self.admission.set_of(master)
-    }
-
-    fn why_not(&self, master: usize, now: Instant) -> Option<Cause> {
-        (!self.votes(master)).then(|| self.cause(master, now))
-    }
-
-    fn why_no_locks(&self, master: usize) -> Option<Cause> {
-        self.misfit(master)
-    }
-
     fn agreed_set(&self) -> Option<RecordedSet> {
         self.admission.common_set().cloned()
     }
 
-    fn plan_init(
-        &mut self,
-        options: InitOptions,
-        listed: &Listed,
-        answers: &[Scored],
-        nonces: &[Nonce],
-        ours: &[Nonce],
-        now: Instant,
-    ) -> Result<InitPlan, NoPlan> {
-        let now = floor_millis(now);
-        self.admission.plan_init(options, listed, answers, nonces, ours, now)
+    fn plan_init(&mut self, inputs: InitInputs<'_>, now: Instant) -> Result<InitPlan, NoPlan> {
+        self.admission.plan_init(inputs, floor_millis(now))
     }
 }

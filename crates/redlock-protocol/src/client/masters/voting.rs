@@ -260,11 +260,6 @@ impl Masters {
         (0..self.len()).filter(was).collect()
     }
 
-    /// Records that a step towards the admission of `master` was executed.
-    pub(super) fn clear_step_failure(&mut self, master: usize) {
-        self.links[master].step_failure = None;
-    }
-
     /// Records facts of the server that were read again.
     pub(super) fn probed(&mut self, master: usize, mut facts: Facts, now: Instant) {
         let link = &mut self.links[master];

@@ -21,9 +21,9 @@ use redlock_core::admission::{
 };
 use redlock_core::{Cause, Instant, Lists, WhyNot};
 
-use super::{Asker, Context, Terms, Told, View};
+use super::{Asker, Context, Seen, Terms, Told, View};
 use crate::admission::{
-    Incarnation, InitOptions, InitPlan, Listed, NoPlan, Scored, Settled, WritePass,
+    Incarnation, InitInputs, InitOptions, InitPlan, Listed, NoPlan, Scored, Settled, WritePass,
 };
 use crate::master_set::MasterSet;
 use crate::quorum::quorum;
@@ -103,9 +103,8 @@ struct Before {
 }
 
 impl Before {
-    fn of(master: usize, view: &impl View, now: Instant) -> Self {
-        let (why_not, max_ttl) = (view.why_not(master, now), view.max_ttl_of(master));
-        Self { why_not, max_ttl, set: view.set_of(master).cloned() }
+    fn of(seen: Seen<'_>) -> Self {
+        Self { why_not: seen.why_not, max_ttl: seen.max_ttl, set: seen.set.cloned() }
     }
 }
 
@@ -226,7 +225,7 @@ impl Inits {
     pub(super) fn consider(&mut self, view: &mut impl View, cx: &mut Context<'_>) {
         let Some(call) = &self.current else { return };
         let (is_due, masters) = (call.due <= cx.now, view.count());
-        let reached = (0..masters).filter(|master| view.is_connected(*master)).count();
+        let reached = view.connected().len();
         match call.phase {
             Phase::Connecting if reached == masters || is_due && reached >= quorum(masters) => {
                 self.read_scores(view, cx);
@@ -333,7 +332,7 @@ impl Inits {
         let (masters, now) = (view.count(), cx.now);
         let Some(call) = &mut self.current else { return };
         let Phase::Reading(_, answers) = &call.phase else { return };
-        let was: Vec<_> = (0..masters).map(|one| Before::of(one, view, now)).collect();
+        let was: Vec<_> = (0..masters).map(|one| Before::of(view.seen(one, now))).collect();
         let is_checked = was.iter().any(|before| is_checked(before.why_not.as_ref()));
         let has_record = was.iter().any(|before| before.max_ttl.is_some());
         call.was.get_or_insert(was);
@@ -342,7 +341,9 @@ impl Inits {
         let nonces: Vec<Nonce> = (0..masters).map(|_| Nonce((cx.random)())).collect();
         let fresh = SetId((cx.random)());
         let listed = Listed { names: self.terms.names.clone(), fresh };
-        let plan = view.plan_init(options, &listed, answers, &nonces, &call.ours, now);
+        let (listed, nonces, ours) = (&listed, &nonces[..], &call.ours[..]);
+        let inputs = InitInputs { options, listed, answers, nonces, ours };
+        let plan = view.plan_init(inputs, now);
         let waits = call.patience > now;
         let checks = is_checked && call.patience.saturating_add(PATIENCE) > now;
         let failure = match plan {
@@ -426,9 +427,10 @@ fn options(terms: &Terms, call: &Call, is_whole: bool, has_record: bool) -> Init
 }
 
 fn row(call: &Call, master: usize, view: &impl View, now: Instant) -> InitRow {
-    let present = Before::of(master, view, now);
+    let seen = view.seen(master, now);
+    let facts = seen.facts;
+    let present = Before::of(seen);
     let former = call.was.as_ref().map_or_else(|| present.clone(), |was| was[master].clone());
-    let facts = view.facts_of(master);
     InitRow {
         was: former.why_not,
         now: present.why_not,

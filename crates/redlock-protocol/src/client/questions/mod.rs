@@ -19,7 +19,7 @@ pub use self::init::{Failure, InitOutcome, InitRow, Order, is_checked};
 use self::report::Reports;
 pub use self::report::{ReportRow, Server};
 use super::ids::Asker;
-use super::view::View;
+use super::view::{Seen, View};
 
 /// The questions of one client.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

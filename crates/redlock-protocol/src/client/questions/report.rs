@@ -3,7 +3,7 @@
 use redlock_core::admission::{AdmissionOp, AdmissionReply};
 use redlock_core::{Cause, Facts, Instant};
 
-use super::{Asker, Context, Told, View};
+use super::{Asker, Context, Seen, Told, View};
 use crate::master_set::MasterSet;
 use crate::quorum::lower_median;
 
@@ -60,7 +60,7 @@ impl Reports {
     pub(super) fn begin(&mut self, view: &impl View, cx: &mut Context<'_>) -> u32 {
         self.number = self.number.wrapping_add(1);
         let (number, masters) = (self.number, view.count());
-        let pending: MasterSet = (0..masters).filter(|one| view.is_connected(*one)).collect();
+        let pending = view.connected();
         self.open.push(Report { number, pending, said: vec![None; masters] });
         let ask = |master| Told::Ask(master, AdmissionOp::ReadFacts.into(), Asker::Report(number));
         cx.news.extend(pending.iter().map(ask));
@@ -108,7 +108,8 @@ impl Reports {
 }
 
 fn standing(view: &impl View, master: usize, now: Instant) -> (Option<Cause>, Option<Cause>) {
-    (view.why_not(master, now), view.why_no_locks(master))
+    let Seen { why_not, why_no_locks, .. } = view.seen(master, now);
+    (why_not, why_no_locks)
 }
 
 impl Probed {

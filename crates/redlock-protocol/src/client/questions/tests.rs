@@ -2,11 +2,12 @@
 
 use redlock_core::Facts;
 use redlock_core::admission::{Identity, Outcome, Record, Reply, RunId};
-use redlock_core::admission::{MEMBERS, Millis, Nonce, RecordedSet};
+use redlock_core::admission::{MEMBERS, RecordedSet};
 
 use super::*;
-use crate::admission::{Incarnation, InitOptions, InitPlan, Listed, MasterView, NoPlan, Scored};
+use crate::admission::{Incarnation, InitInputs, InitOptions, InitPlan, MasterView, NoPlan};
 use crate::lab::{at, ms};
+use crate::master_set::MasterSet;
 
 /// Masters as questions see them, with the plan that they make.
 struct Masters {
@@ -28,53 +29,32 @@ impl View for Masters {
         self.connected.len()
     }
 
-    fn is_connected(&self, master: usize) -> bool {
-        self.connected[master]
+    fn connected(&self) -> MasterSet {
+        (0..self.count()).filter(|master| self.connected[*master]).collect()
+    }
+
+    fn seen(&self, _: usize, _: Instant) -> Seen<'_> {
+        let why_not = Some(Cause::TimedOut);
+        Seen { facts: None, max_ttl: None, set: None, why_not, why_no_locks: None }
     }
 
     fn reachable(&self) -> Vec<(usize, Incarnation)> {
-        let connected = (0..self.count()).filter(|master| self.connected[*master]);
-        connected.map(|one| (one, Incarnation::of(&view(one, Record::default())))).collect()
+        self.connected()
+            .iter()
+            .map(|one| (one, Incarnation::of(&view(one, Record::default()))))
+            .collect()
     }
 
     fn view(&self, master: usize, facts: &Facts, _: Instant) -> MasterView {
         view(master, facts.record.as_deref().cloned().unwrap_or_default())
     }
 
-    fn facts_of(&self, _: usize) -> Option<&Facts> {
-        None
-    }
-
-    fn max_ttl_of(&self, _: usize) -> Option<Millis> {
-        None
-    }
-
-    fn set_of(&self, _: usize) -> Option<&RecordedSet> {
-        None
-    }
-
-    fn why_not(&self, _: usize, _: Instant) -> Option<Cause> {
-        Some(Cause::TimedOut)
-    }
-
-    fn why_no_locks(&self, _: usize) -> Option<Cause> {
-        None
-    }
-
     fn agreed_set(&self) -> Option<RecordedSet> {
         None
     }
 
-    fn plan_init(
-        &mut self,
-        options: InitOptions,
-        _: &Listed,
-        _: &[Scored],
-        _: &[Nonce],
-        _: &[Nonce],
-        _: Instant,
-    ) -> Result<InitPlan, NoPlan> {
-        self.asked.push(options);
+    fn plan_init(&mut self, inputs: InitInputs<'_>, _: Instant) -> Result<InitPlan, NoPlan> {
+        self.asked.push(inputs.options);
         self.plan.clone()
     }
 }

@@ -18,7 +18,7 @@ impl Driver {
         margin: Duration,
         now: Instant,
     ) -> Option<Ballot> {
-        let ballot = self.masters.next_ballot(member, margin, now);
+        let ballot = self.masters.ballots().next(member, margin, now);
         self.observer.counters.ballots.add(u64::from(ballot.is_some()));
         ballot
     }
@@ -80,9 +80,10 @@ impl Driver {
         let member = lock.member;
         let is_attempt = lock.is_attempt();
         let first = if is_attempt { lock.due.saturating_sub(lock.node_timeout) } else { now };
-        self.masters.saw_score(member, vote.master, score, (first, now));
+        self.masters.ballots().saw(member, vote.master, score, (first, now));
         if is_attempt {
-            self.happens(id, Event::Refusing(self.masters.refusing(member)), now);
+            let refusing = self.masters.ballots().refusing(member);
+            self.happens(id, Event::Refusing(refusing), now);
         }
     }
 }

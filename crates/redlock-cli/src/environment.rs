@@ -73,7 +73,8 @@ fn masters(global: &Global) -> impl Iterator<Item = (&'static str, OsString)> {
     nodes.into_iter().chain(values.filter_map(|(name, value)| Some((name, value?))))
 }
 
-/// What a command must not inherit: where the masters are, and how to log in to them.
+/// Returns the variables that contain the addresses and credentials of masters. A command must not
+/// inherit them.
 fn access() -> impl Iterator<Item = &'static str> {
     variables::SETTINGS.iter().filter(|setting| setting.is_access).map(|setting| setting.name)
 }

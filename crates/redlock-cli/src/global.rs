@@ -105,8 +105,7 @@ fn quarantine(text: String) -> Result<Quarantine, BuildError> {
 }
 
 impl Global {
-    /// What a command takes from the environment that starts masters of its own. It reads no file
-    /// of this host.
+    /// Creates the settings of a command that starts its own masters. No file of this host is read.
     ///
     /// # Errors
     /// As [`fill`](Self::fill).
@@ -160,7 +159,7 @@ impl Global {
         Ok(Named { masters, name: environment::NODES, source: Source::Option, file: None })
     }
 
-    /// The values of all variables but those that name masters, as texts.
+    /// Returns the values of all variables as texts, except for the variables with masters.
     pub(crate) fn values(&self) -> [(&'static str, Option<OsString>); 12] {
         let path = |path: &Option<PathBuf>| path.clone().map(OsString::from);
         let duration =
@@ -197,7 +196,7 @@ impl Global {
         given.map_or(&Source::Option, |(_, source)| source)
     }
 
-    /// What a value was given by: the option, the variable, or the line of the file.
+    /// Returns the origin of a value: its option, its variable, or its line of the file.
     pub(crate) fn origin<T>(&self, variable: &Variable<T>) -> String {
         self.source(variable).origin(variable.name())
     }

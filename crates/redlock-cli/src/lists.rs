@@ -48,7 +48,7 @@ fn this(lists: &Lists) -> String {
     format!("this command lists {}", lists.listed())
 }
 
-/// Says why a list that works may be wrong, and shows both lists.
+/// Describes why a list may be wrong although it works, and shows both lists.
 pub(crate) fn doubt(warning: &ListWarning) -> String {
     let ListWarning { doubt, node, lists, .. } = warning;
     match doubt {
@@ -109,7 +109,7 @@ fn distance(from: &str, to: &str) -> usize {
     row[to.len()]
 }
 
-/// Says which names `init` adds to the recorded set and removes from it.
+/// Describes which names `init` adds to the recorded set and which it removes.
 pub(crate) fn change(lists: &Lists) -> String {
     let added = lists.unrecorded().into_iter().map(|name| format!("{name} is added"));
     let removed = lists.unlisted().into_iter().map(|name| format!("{name} is removed"));

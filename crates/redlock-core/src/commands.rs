@@ -166,7 +166,7 @@ pub const SENT: [Sent; 28] = {
 /// The right that a URL with a database needs. It is part of the log-in.
 pub const SELECT: &str = "+select";
 
-/// A command that saves time or helps people where a server has it.
+/// An optional command that saves time or improves messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extra {
     /// Its name, as `COMMAND INFO` takes it.

@@ -13,7 +13,7 @@ pub struct Lists {
     pub set: Option<RecordedSet>,
     /// The masters that the client lists, without duplicate addresses.
     pub list: Names,
-    /// The other addresses that the client lists: each reaches a server that is already listed.
+    /// Further addresses of servers that the client already lists.
     pub duplicates: Names,
     /// Whether `redlock init` records this list only with `--again`, because a recorded set differs
     /// from it by more than one master.

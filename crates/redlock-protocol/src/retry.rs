@@ -15,7 +15,7 @@ const NO_QUORUM_MAX: Duration = Duration::from_millis(100);
 pub const APART_MAX: Duration = Duration::from_millis(40);
 /// A process that has waited for this times as long pauses for as many times shorter.
 const APART_AGE: Duration = Duration::from_millis(25);
-/// The limit for one that has waited for a long time.
+/// The shortest limit, however long a process has waited.
 const APART_MIN: Duration = Duration::from_millis(1);
 
 /// Returns the pause after the failure number `attempt`, counted from 0. It is never shorter than

@@ -14,7 +14,7 @@
 //! | it enters | others stand before it and M has no key | M has dropped as many waiters that are gone as it does at a time: it enters again at once, 160 times at most |
 //! | it enters | it is the first, and the key is taken | it watches the key at M, because a holder that knows of nobody calls nobody |
 //! | it watches | the key is free at once | it enters again |
-//! | it enters | the script on the queue fails | it enters at another master, or asks M without a queue |
+//! | it enters | the script on the queue fails | it enters at another master, or requests the key from M without a queue |
 //! | it watches | a push: the key has changed | it enters; where the same holder had it behind the last three, when it would have without a push |
 //! | it watches | the holder's TTL, or 100 ms, or twice the time before, are over | it enters and asks the others at once: an orphan at M must not block it |
 //! | it has a place | *go* | it takes the key at M and at the others in one turn |
@@ -32,9 +32,9 @@
 //! | its last caller gives up | | it leaves the queue |
 //!
 //! **Without a queue at M** (the server pushes nothing, the user lacks a right, memory or queue are
-//! full, the script fails) the head watches the key at M as the first in a queue does, and asks M
-//! first if the key stays free (see `unqueued`). After a [run](run::Run) of leases, the callers of this
-//! process let others go first.
+//! full, the script fails), the head watches the key at M like the first waiter in a queue. If the
+//! key stays free, it requests the key from M first (see `unqueued`). After a [run](run::Run) of
+//! leases, the callers of this process let other processes go first.
 //!
 //! A wrong or missing wake-up costs time and never safety: only attempts acquire anything.
 

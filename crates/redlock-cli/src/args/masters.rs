@@ -39,7 +39,7 @@ pub(crate) struct Doctor {
 
 #[derive(Args, Debug)]
 pub(crate) struct Acl {
-    /// Test the rights of the user in the URLs on each master; writes nothing
+    /// Test the rights of the user in each URL on its master. Nothing is written
     #[arg(long)]
     pub(crate) check: bool,
 }

@@ -28,7 +28,7 @@ pub(crate) async fn acl(global: &Global, args: &args::Acl) -> Result<u8, Failure
     if args.check { check(global, &masters).await } else { print(global, &masters).await }
 }
 
-/// What decides the rights of a user.
+/// Facts about a server on which the rights of a user depend.
 struct Server {
     /// Its kind and its version.
     version: String,
@@ -60,7 +60,7 @@ impl Server {
         })
     }
 
-    /// What a server that cannot be asked has if it is new.
+    /// Returns the facts of a new server, for when no server can be reached.
     fn newest() -> Self {
         Self {
             version: "the newest version".into(),
@@ -95,8 +95,8 @@ fn number(version: &str) -> (u32, u32) {
     (parts.next().unwrap_or_default(), parts.next().unwrap_or_default())
 }
 
-/// The commands that the server has beyond those that it must have. A server that does not tell
-/// gets no right that it may not know: it would reject the whole line.
+/// Returns the optional commands that this server has. If the server does not list its commands,
+/// the line contains none of them, because it would reject a line with an unknown command.
 async fn extras(master: &mut Direct) -> Result<Vec<&'static Extra>, Cause> {
     let mut ask = vec![&b"COMMAND"[..], b"INFO"];
     ask.extend(EXTRAS.iter().map(|extra| extra.command.as_bytes()));
@@ -108,8 +108,8 @@ async fn extras(master: &mut Direct) -> Result<Vec<&'static Extra>, Cause> {
     Ok(EXTRAS.iter().zip(&known).filter(|(_, about)| has(about)).map(|(extra, _)| extra).collect())
 }
 
-/// A pattern that stands for these bytes. Those that neither a pattern nor a line for `redis-cli`
-/// can have are any byte.
+/// Returns a pattern that matches these bytes. Bytes that cannot occur in a pattern or in a line
+/// for `redis-cli` become `?`, which matches any byte.
 fn pattern(bytes: &[u8]) -> String {
     let one = |byte: &u8| match byte {
         b'*' | b'?' | b'[' | b']' | b'\\' => format!("\\{}", char::from(*byte)),
@@ -205,7 +205,7 @@ fn of_log_in(cause: Cause) -> Checked {
     }
 }
 
-/// What the user lacks, and what no right can bring back.
+/// Returns the missing rights, and the failures that no right can fix.
 fn lacks(tried: Tried) -> Vec<String> {
     let absent =
         |name: String| format!("{} (absent: renamed, or too old)", rights::right_of(&name));

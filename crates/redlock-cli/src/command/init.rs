@@ -124,7 +124,8 @@ async fn agree(session: &Session, global: &Global) -> Result<(), Failure> {
     }
 }
 
-/// The refusal where nobody can be asked. It shows both lists if the call would change the set.
+/// Creates the error of a call that cannot prompt, because it has no terminal. The error
+/// contains both lists if the call would change the set.
 async fn no_terminal(session: &Session) -> Failure {
     let nodes = session.inspect().await;
     session.has_warned_of_list.set(true);

@@ -107,7 +107,10 @@ struct Voter {
     name: String,
 }
 
-/// The masters that may vote; an error when they are no quorum.
+/// Returns the masters that may vote.
+///
+/// # Errors
+/// Fails if they are fewer than a quorum.
 async fn voters(session: &Session) -> Result<Vec<Voter>, Failure> {
     let status = session.status().await;
     let urls = session.masters.urls().zip(&status.nodes);
@@ -192,7 +195,7 @@ fn show(text: &str) {
     let _ = io::stderr().write_all(format!("\r{text}\x1b[K").as_bytes());
 }
 
-/// What the masters that answered have, as long as they are a quorum. The others are named.
+/// Returns the answers if they are a quorum, and prints a note for each master that failed.
 fn answered<T>(
     answers: Vec<Result<T, Cause>>,
     voters: &[Voter],

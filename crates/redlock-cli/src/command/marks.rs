@@ -15,7 +15,7 @@ use crate::output::{self, Forced};
 use crate::session::Session;
 use crate::stderr;
 
-/// What was completed under the name of the session.
+/// Returns the last completed run under the key of the session.
 pub(crate) async fn last(session: &Session) -> Result<Option<Done>, AcquireError> {
     let last = session.redlock.last_run(&session.key).await?;
     Ok(last.map(|last| Done { at_ms: moment::millis(last.at), fire: last.fire, by: last.by }))

@@ -1,4 +1,4 @@
-//! `Beside`: a call that may block, on a thread of its own.
+//! `Beside`: runs a call that may block on a separate thread.
 
 use std::future::poll_fn;
 use std::io;
@@ -13,8 +13,8 @@ const FRESH: Duration = Duration::from_secs(5);
 
 /// Runs one call at a time, and hands its result to the attempt that waits for it.
 ///
-/// A call that blocks cannot be cancelled. It gets a thread that no runtime waits for when it ends.
-/// One that hangs is waited for by the next attempt, too.
+/// Runs calls that block and cannot be cancelled. No runtime waits for their thread when it shuts
+/// down. If a call hangs, the next attempt waits for the same call.
 pub(super) struct Beside<T> {
     thread: &'static str,
     progress: Arc<Mutex<Progress<T>>>,
@@ -61,7 +61,7 @@ impl<T: Send + 'static> Beside<T> {
     fn start(&self, call: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<()> {
         let progress = self.progress.clone();
         let run = move || {
-            // A call that panics and reports nothing would be waited for by all attempts.
+            // Without this, no attempt would ever get the result of a call that panicked.
             let result = catch_unwind(AssertUnwindSafe(call));
             let result = result.unwrap_or_else(|_| Err(io::Error::other("the call panicked")));
             let done = Progress::Done(result, Instant::now());

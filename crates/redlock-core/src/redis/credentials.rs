@@ -12,8 +12,8 @@ use super::beside::Beside;
 use super::stream::not_connected;
 use crate::Cause;
 
-/// How much of the connect timeout the provider may use: one that hangs is distinguished from a
-/// server that does.
+/// Fraction of the connect timeout that the provider may use. The rest distinguishes a provider
+/// that hangs from a server that hangs.
 const SHARE: f64 = 0.9;
 
 /// A user name and a password. `Debug` shows neither.
@@ -24,7 +24,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Creates credentials. Without a user name, they are those of the server's default user.
+    /// Creates credentials. `None` as the user name means the default user of the server.
     pub fn new(username: Option<String>, password: String) -> Self {
         Self { username, password }
     }

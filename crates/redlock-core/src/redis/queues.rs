@@ -138,8 +138,8 @@ impl Failed {
 /// The commands that a release needs. Its own command of some servers is used where it is allowed.
 const RELEASES_WITH: [&str; 3] = ["EVAL", "GET", "DEL"];
 
-/// Whether the server lacks or denies a command. A user may be denied the key of a probe, which is
-/// no lock, and have those of locks.
+/// Returns `true` if the server lacks or denies a command. Errors about key access do not matter,
+/// because the key of a probe is not a lock.
 fn lacks_command(error: &str) -> bool {
     let kind = ServerError::of(error);
     matches!(kind, ServerError::Denied | ServerError::UnknownCommand) && !error.contains("access")
@@ -182,7 +182,7 @@ pub(super) fn no_release(reply: &Value) -> Option<String> {
     Some(without(command, error) + &others)
 }
 
-/// Why no lock can be released any more, from the answer to any request.
+/// Returns why locks can no longer be released, if the answer to this request shows it.
 pub(super) fn lost_release(op: &Op, answer: &Answer) -> Option<String> {
     let Verdict::Unknown(Cause::ErrorReply(error)) = &answer.verdict else { return None };
     let releases = matches!(op.verb(), Verb::Release | Verb::Leave { .. } | Verb::Reserve { .. });
@@ -191,7 +191,7 @@ pub(super) fn lost_release(op: &Op, answer: &Answer) -> Option<String> {
         let command = command.to_ascii_lowercase();
         lower.contains(&format!("'{command}'")) || lower.contains(&format!("'{command}sha'"))
     });
-    // Servers name the script behind some errors.
+    // Some servers append the name of the script.
     let error = error.split(" script: ").next().unwrap_or(error);
     match named {
         _ if !lacks_command(error) => None,

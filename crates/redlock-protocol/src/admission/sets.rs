@@ -91,9 +91,9 @@ impl Admission {
         odd.or_else(near).or_else(|| Some((self.unnamed(names)?, ListDoubt::Names)))
     }
 
-    /// Returns the first master that shows no set, while the common set contains the names of
-    /// others and not its name. It may be a stranger, or a former master that was replaced. It may
-    /// also be spelled in another way, so nothing is refused.
+    /// Returns the first master without a set whose name is missing from the common set, although
+    /// that set contains other names of the list. The master may be a stranger or a replaced
+    /// master. It may also have another spelling, so it is not refused.
     fn unnamed(&self, names: &Names) -> Option<usize> {
         let common = self.common_set()?;
         let lacks_set = |master: usize| !self.is_duplicate(master) && self.set_of(master).is_none();

@@ -86,7 +86,7 @@ impl MasterKind {
                 Self::Loading { uptime: u64::try_from(uptime).unwrap_or(u64::MAX) }
             }
             (_, Role::Master) if facts.identity.is_none() => Self::Denied,
-            // A node without a namespace is asked for no record.
+            // Without a namespace, no record is read.
             (Err(Unread::NotAsked) | Ok(_), Role::Master) => Self::Master,
             (Err(_), Role::Master) => Self::Denied,
             _ => Self::NotMaster,

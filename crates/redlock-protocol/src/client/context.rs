@@ -1,4 +1,4 @@
-//! What accompanies each input of a part.
+//! Context of the inputs of a part.
 
 use redlock_core::Instant;
 

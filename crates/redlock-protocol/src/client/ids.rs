@@ -21,7 +21,7 @@ ids! {
 pub struct HoldId {
     /// The token.
     pub lock: LockId,
-    /// How often its lease had been handed on before.
+    /// Number of hand-overs of the lease before this one.
     pub hand_overs: u8,
 }
 
@@ -54,7 +54,7 @@ pub enum Ticket {
 }
 
 impl Ticket {
-    /// The ticket as the seam carries it: the kind, the number, the entry.
+    /// Encodes the ticket for the seam: kind, number, entry.
     #[inline]
     pub fn pack(self) -> u128 {
         let (kind, number, entry) = match self {

@@ -1,9 +1,9 @@
 //! The parts of one client, and what lies below them.
 //!
-//! A client consists of parts that do not know each other. Each has private fields, takes inputs
-//! with the current instant, and returns what must follow. In reading order: `ids` (the entries of
-//! a client, and how a vote names its request), `table`, `context` (what accompanies an
-//! input), `view`; then the parts, `masters` and `questions`.
+//! A client consists of parts that do not know each other. Each part has private fields, takes
+//! inputs with the current instant, and returns the consequences. In reading order: `ids` (the
+//! entries of a client, and the mapping from votes to requests), `table`, `context`, `view`, then
+//! the parts `masters` and `questions`.
 
 pub mod context;
 pub mod ids;

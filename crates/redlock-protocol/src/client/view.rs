@@ -26,10 +26,10 @@ pub trait View {
     /// Returns the number of masters.
     fn count(&self) -> usize;
 
-    /// Returns the masters that are connected.
+    /// Returns the connected masters.
     fn connected(&self) -> MasterSet;
 
-    /// Returns what is known of `master`.
+    /// Returns the state of `master`.
     fn seen(&self, master: usize, now: Instant) -> Seen<'_>;
 
     /// Returns the masters whose floor can be read, with their incarnations.

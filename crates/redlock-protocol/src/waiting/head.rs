@@ -22,8 +22,8 @@ pub(super) enum Head {
     Queueing { at: usize },
     /// It makes an attempt at this instant.
     Pausing { until: Instant, ask: Ask },
-    /// It watches the key at this instant, because others go first, or a holder that knows of nobody
-    /// may take the key again at once.
+    /// It watches the key at this instant. Until then other processes go first, or a holder without
+    /// knowledge of waiters may acquire the key again.
     Aside { until: Instant },
     /// It has asked the meeting point who holds the key, and asks for it at once if nobody does.
     Watching { at: usize, enters: bool },

@@ -54,10 +54,10 @@ impl<Id: Copy + Ord> Waiting<Id> {
         self.pause(at.now.saturating_add(pause), Ask::All)
     }
 
-    /// The attempt of the head was lost because no quorum answers. It has no place in the queue from
-    /// now on: nobody calls it, and it calls nobody. Its next attempts go to all masters without the
-    /// queue, and no event but a vote that is gained makes them come sooner. Its wait goes on: when a
-    /// quorum votes again, those that came first stand first.
+    /// Handles a lost attempt of the head to which no quorum answered. The head has left the queue:
+    /// no process calls it, and it calls no process. Its next attempts go to all masters without
+    /// the queue, and only a vote that is gained makes them earlier. The start of its wait is kept,
+    /// so that processes have their former order when a quorum votes again.
     pub(super) fn lost_without_quorum(
         &mut self,
         answer: Option<QueueAnswer>,

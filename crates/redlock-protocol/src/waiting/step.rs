@@ -67,7 +67,7 @@ pub struct QueueAnswer {
 }
 
 impl QueueAnswer {
-    /// The queue of master `at` has failed.
+    /// Creates the answer for a queue of master `at` that has failed.
     pub fn failed(at: usize) -> Self {
         Self {
             at,

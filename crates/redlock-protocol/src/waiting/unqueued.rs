@@ -1,10 +1,10 @@
 //! Whose turn it is where no queue works.
 //!
-//! Each head watches the key, and one push wakes all of them. A holder that knows of nobody may take
-//! the key again at once, so a head watches the key once more after a moment. If the key is still
-//! free, the head asks for it after a pause, which ends if another takes the key meanwhile. The
-//! longer a process has had no lease, the shorter is the pause. So processes take turns, although
-//! none knows the others.
+//! Each head watches the key, and one push wakes all heads. A holder without knowledge of waiters
+//! may acquire the key again immediately, so a head watches the key once more after a moment. If
+//! the key is still free, the head pauses and then requests it. If another process acquires the key
+//! during the pause, the head watches again. The longer a process has had no lease, the shorter its
+//! pause is. As a result, processes take turns although they do not know each other.
 
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ use crate::retry;
 const WATCH_APART: Duration = Duration::from_millis(5);
 
 impl<Id: Copy + Ord> Waiting<Id> {
-    /// The callers of this process let others go first for this time. Afterwards they watch the key
-    /// as those that wait already. If it is free, they pause for as long again at most.
+    /// Lets other processes go first for this time. Afterwards the callers of this process watch
+    /// the key like other waiters. If it is free, they pause for at most the same time again.
     pub fn stand_back_unqueued(
         &mut self,
         pause: Duration,
@@ -33,9 +33,9 @@ impl<Id: Copy + Ord> Waiting<Id> {
         self.stand_back(now.saturating_add(pause), now)
     }
 
-    /// The key has changed, and no queue shows whose turn it is. Its holder may have taken it again
-    /// at once: the head watches it a moment later. A process whose votes were slow once, and that
-    /// has had none since, does not come later than others for it.
+    /// Watches the key a moment after it has changed, because its holder may have acquired it again
+    /// immediately, and no queue shows whose turn it is. The moment has an upper limit, so that one
+    /// slow fan-out in the past does not put the process behind others.
     pub(super) fn watch_later(&mut self, at: Moment) -> Step<Id> {
         let next = self.watched_at.saturating_add(WATCH_APART);
         self.step_aside(next.max(at.now.saturating_add(WATCH_APART.min(at.fan_out * 2))))
@@ -47,8 +47,8 @@ impl<Id: Copy + Ord> Waiting<Id> {
         Step::Wait
     }
 
-    /// The key is free at the master that the head watches, and others may see that at the same
-    /// moment. It asks for the key after a pause, unless another takes the key meanwhile.
+    /// Pauses before requesting a key that is free at the watched master, because other processes
+    /// may see the same at the same moment. If another process acquires the key, the pause ends.
     pub(super) fn stay_apart(&mut self, master: usize, at: Moment) -> Step<Id> {
         self.tries = self.tries.saturating_add(1);
         let waited = at.now.saturating_since(self.waits_since);

@@ -41,8 +41,8 @@ impl Environment<'_> {
 }
 
 impl RedlockBuilder {
-    /// A builder with the settings of the environment and of this host's configuration file, from
-    /// the variables of the `redlock` command:
+    /// Creates a builder with the settings of the environment and of the configuration file of this
+    /// host. It reads the variables of the `redlock` command:
     ///
     /// | variable | |
     /// |---|---|
@@ -58,10 +58,10 @@ impl RedlockBuilder {
     /// | `REDLOCK_LABEL` | [`label`](Self::label); without it `user@host:pid` |
     /// | `REDLOCK_TLS_CA`, `REDLOCK_TLS_CERT`, `REDLOCK_TLS_KEY` | PEM files, for [`tls`](Self::tls) |
     ///
-    /// An empty variable counts as unset. What the environment leaves open is read from
-    /// `/etc/redlock/config`, or from the file that `REDLOCK_CONFIG` names. It has the same
-    /// variables, one `NAME=VALUE` on each line. The masters are one setting: if the environment
-    /// names them by either variable, the file does not count.
+    /// An empty variable is treated as unset. For unset variables, `/etc/redlock/config` is read,
+    /// or the file that `REDLOCK_CONFIG` names. It has the same variables, one `NAME=VALUE` on each
+    /// line. The masters are one setting: if either variable of the environment names masters,
+    /// the masters of the file are ignored.
     ///
     /// With the same file a service and its cron jobs agree on all settings that they must share. A
     /// setting that is made on the builder afterwards replaces the variable.

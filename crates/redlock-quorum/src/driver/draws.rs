@@ -23,11 +23,11 @@ pub(super) enum Draw {
     Keep(LockId),
     /// Whether a released key is left free.
     Leave(LockId),
-    /// The pause before masters that refused are asked again.
+    /// Pause before requests to masters that refused are repeated.
     TakeAgain(LockId),
-    /// How long a slow master is no meeting point.
+    /// How long a slow master is excluded as a meeting point.
     Suspect(usize),
-    /// The pause before a master is asked again for unacknowledged releases.
+    /// Pause before an unacknowledged release is repeated.
     AskAgain(usize),
     /// The pause before connected masters are probed again.
     Fresh,

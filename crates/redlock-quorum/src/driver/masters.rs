@@ -1,4 +1,4 @@
-//! What follows from the inputs of `Masters`, in the order in which it decided it.
+//! Executes the news of `Masters`, in order.
 
 use redlock_core::admission::Names;
 use redlock_core::{Instant, NodeEvent, Vote};
@@ -29,7 +29,7 @@ pub(super) fn terms(settings: &Settings, names: Names) -> Terms {
 }
 
 impl Driver {
-    /// Gives `Masters` an input, and does what follows.
+    /// Passes an input to `Masters`, and executes the resulting news.
     pub(super) fn with_masters(
         &mut self,
         now: Instant,

@@ -56,8 +56,9 @@ impl Driver {
         }
     }
 
-    /// Where a process with this place in the queue of the key enters it next: where all meet, as
-    /// soon as a queue works there. One that met others elsewhere for a moment comes back.
+    /// Returns the master at which a process with this place queues next. That is the common
+    /// meeting point as soon as a queue works there, so a process that has queued elsewhere for a
+    /// moment returns.
     pub(super) fn queues_at(
         &self,
         key: &Arc<[u8]>,

@@ -1,12 +1,12 @@
 //! The driver: the only shell around the protocol. It sends, keeps time, and answers callers.
 //!
-//! It is one task of the library's own. It reads commands and signals from the mailbox, hands each
-//! to the machine that it concerns, and carries out the step that comes back. In reading order:
-//! `mailbox` (its input), `command`; `lock` (one token, its machine and its caller),
-//! `due`; `runtimes` (the runtime that runs it) and `task`; `acquire`
-//! (from a request to a lease, with its attempts and ballots), `hold` (extending what is held),
+//! It is a separate task. It reads commands and signals from the mailbox, passes each of them to its
+//! machine, and executes the resulting step. In reading order: `mailbox` (its input), `command`;
+//! `lock` (one token, its machine and its caller), `due`; `runtimes` (the runtime that runs it) and
+//! `task`; `acquire` (from a request to a lease, with its attempts and ballots), `hold` (extensions),
 //! `release`, `inspect`; `waiting` and `keys` (the state of each key), `meeting` (the queue that
-//! processes share); `nodes` and `masters` (what masters are asked, and what follows from it), `questions`, `close` (the end).
+//! processes share); `nodes` and `masters` (requests to masters, and their consequences),
+//! `questions`, `close` (shutdown).
 
 mod acquire;
 mod close;
@@ -311,9 +311,9 @@ impl Driver {
         self.signals = signals;
     }
 
-    /// Has the same request handed to each of `masters`, with all that is sent to it in one turn,
-    /// also to those that do not vote. Masters that keep no lock of ours are not asked: their votes
-    /// are known, and are counted after the present input.
+    /// Sends the same request to each of `masters`, also to masters that do not vote, together with
+    /// all other requests of this turn. Masters that cannot hold a key of ours receive nothing.
+    /// Their votes are known, and are handled after the present input.
     fn send(&mut self, op: &Op, masters: MasterSet, ticket: Ticket, now: Instant) {
         // A held lease is extended and released whatever the recorded sets are.
         let is_attempt = matches!(ticket, Ticket::Attempt(_));

@@ -74,7 +74,8 @@ impl Nodes {
         self.submit(master, &Op::admission(op), Ticket::Admission(asker).pack(), now);
     }
 
-    /// Hands over what is to be sent. A node wakes its connection for it, or answers.
+    /// Hands the collected requests to the nodes. A node wakes its connection, or answers
+    /// immediately.
     pub(super) fn hand_over(&mut self) {
         for (node, port) in self.nodes.iter().zip(&mut self.ports) {
             if !port.outbox.is_empty() {

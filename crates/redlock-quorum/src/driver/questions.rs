@@ -1,4 +1,4 @@
-//! What follows from questions about all masters, and the public form of their results.
+//! Executes the results of questions about all masters, and converts them to public types.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub(super) struct Askers {
 }
 
 impl Askers {
-    /// Closes the replies, so that callers ask again.
+    /// Closes the replies, so that callers repeat their questions.
     pub(super) fn clear(&mut self) {
         self.inits.clear();
         self.reports.clear();
@@ -45,7 +45,7 @@ pub(super) fn terms(settings: &Settings, names: Names) -> Terms {
 }
 
 impl Driver {
-    /// Gives `Questions` an input, and does what follows.
+    /// Passes an input to `Questions`, and executes its results.
     fn with_questions<T>(
         &mut self,
         now: Instant,

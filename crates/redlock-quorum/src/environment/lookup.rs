@@ -7,8 +7,8 @@ use crate::environment::source::Source;
 use crate::environment::variables::{CONFIG, TOKEN, Variable};
 use crate::settings::BuildError;
 
-/// The source of variables: the environment of this process, or, in tests, a list; and the
-/// configuration file, if it was asked for.
+/// Sources of variables: the environment of this process (a list in tests), and optionally the
+/// configuration file.
 #[derive(Clone)]
 #[allow(missing_debug_implementations, reason = "its values are secrets")]
 pub struct Environment<'a> {
@@ -17,19 +17,19 @@ pub struct Environment<'a> {
 }
 
 impl Environment<'static> {
-    /// The environment of this process alone.
+    /// Reads only the environment of this process.
     pub fn of_process() -> Self {
         Self::of(&|name| std::env::var_os(name))
     }
 }
 
 impl<'a> Environment<'a> {
-    /// These variables alone.
+    /// Reads only these variables.
     pub(crate) fn of(lookup: &'a dyn Fn(&str) -> Option<OsString>) -> Self {
         Self { lookup, file: File::default() }
     }
 
-    /// The same, and the configuration file for what they leave open.
+    /// Reads these variables, and the configuration file for unset ones.
     ///
     /// # Errors
     /// [`BuildError::Variable`] with the file and the line, when it is of no use.
@@ -37,8 +37,8 @@ impl<'a> Environment<'a> {
         Ok(Self { file: File::of(self.get(CONFIG))?, ..self })
     }
 
-    /// The value of a variable that is set, and not to nothing: an empty one is how units and
-    /// manifests switch one off. The file is not looked at.
+    /// Returns the value of a variable. An empty variable is unset, because units and manifests
+    /// disable variables that way. The file is not read.
     pub fn get(&self, name: &str) -> Option<OsString> {
         (self.lookup)(name).filter(|value| !value.is_empty())
     }
@@ -54,7 +54,7 @@ impl<'a> Environment<'a> {
         self.file.get(name).map(|(value, place)| (value, Source::File(place)))
     }
 
-    /// The value of a setting, read, and what gave it.
+    /// Returns the parsed value of a setting, and its origin.
     ///
     /// # Errors
     /// [`BuildError::Variable`] when it cannot be read.

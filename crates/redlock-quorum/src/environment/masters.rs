@@ -24,7 +24,7 @@ impl std::fmt::Debug for Master {
     }
 }
 
-/// The masters that were configured, and the setting that names them.
+/// The configured masters, and the setting that names them.
 #[derive(Clone, Debug, Default)]
 pub struct Named {
     /// The masters; none if no setting names them.
@@ -38,9 +38,8 @@ pub struct Named {
 }
 
 impl Environment<'_> {
-    /// The masters of `REDLOCK_NODES`, else of the file that `REDLOCK_NODES_FILE` names: of the
-    /// environment, else of the configuration file. They are one setting, so both variables of the
-    /// environment come first.
+    /// Returns the masters of `REDLOCK_NODES`, or of the file that `REDLOCK_NODES_FILE` names. Both
+    /// variables are one setting: those of the environment precede those of the configuration file.
     ///
     /// # Errors
     /// [`BuildError::Variable`] when the file cannot be read, or either names no masters.

@@ -20,8 +20,8 @@ pub struct PasswordFile {
 }
 
 impl PasswordFile {
-    /// The values of both variables, each with its origin. The file is read once, so that a mistake
-    /// shows before anything is connected.
+    /// Returns the values of both variables with their origins. The password file is read once, so
+    /// that errors appear before the first connection.
     ///
     /// # Errors
     /// [`BuildError::Variable`] when there is a user without a file, or the file has no password.

@@ -99,7 +99,7 @@ impl PemFile {
 }
 
 impl Pem {
-    /// The TLS settings for a builder. They follow the files.
+    /// Returns the TLS settings for a builder. They follow changes of the files.
     pub fn tls(&self) -> Tls {
         let files = self.files.clone();
         if files.ca.is_none() && files.cert.is_none() {

@@ -29,7 +29,7 @@ pub(super) fn read_secret(origin: &str, file: &Path) -> Result<Vec<u8>, BuildErr
     let refused = |error| {
         let why = match is_path {
             true => format!("reading {}: {error}", shown(file)),
-            false => format!("reading ***: {error}; name the file by its full path"),
+            false => format!("reading ***: {error}; use the full path of the file"),
         };
         BuildError::Variable { name: origin.into(), why }
     };

@@ -15,7 +15,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// The word for it.
+    /// Returns the word for this source in reports.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Option => "option",
@@ -25,7 +25,7 @@ impl Source {
         }
     }
 
-    /// The origin of the value of a variable, for errors.
+    /// Returns the origin of the value of `variable`, for errors.
     pub fn origin(&self, variable: &str) -> String {
         match self {
             Self::Option => option_of(variable),

@@ -45,7 +45,7 @@ pub const TLS_CERT: Variable<PathBuf> = Variable { name: "REDLOCK_TLS_CERT", rea
 /// The file with its private key.
 pub const TLS_KEY: Variable<PathBuf> = Variable { name: "REDLOCK_TLS_KEY", read: path_of };
 
-/// What the library, `redlock doctor` and `redlock run` have to know of a variable.
+/// Properties of a variable that the library, `redlock doctor` and `redlock run` need.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
     /// Its name.

@@ -92,7 +92,7 @@ pub(crate) async fn doctor(global: &Global, args: &args::Doctor) -> Result<u8, F
     }
 }
 
-/// A line for each master, then the settings, then what is wrong.
+/// Returns one line for each master, then the settings and the findings.
 fn people(settings: &[Setting], nodes: &[NodeReport], findings: &[Finding]) -> String {
     let widest = nodes.iter().map(|node| node.node.len()).max().unwrap_or_default();
     let mut lines: Vec<String> = Vec::new();

@@ -40,7 +40,7 @@ impl Setting {
         Self { name, value: value.or_else(|| default(name)), source: source.word(), place }
     }
 
-    /// One line for people.
+    /// Returns the setting as one line of text.
     pub(super) fn people(&self) -> String {
         let value = self.value.as_deref().unwrap_or("not set");
         let source = self.place.as_deref().unwrap_or(self.source);
@@ -67,7 +67,7 @@ fn given(name: &str, global: &Global) -> Option<(OsString, Source)> {
     }
 }
 
-/// As people write it.
+/// Returns a duration in the form in which users write it.
 fn duration(given: Option<Duration>, name: &str, global: &Global) -> Option<(OsString, Source)> {
     Some((spelled(given?).into(), global.source_of(name).clone()))
 }

@@ -13,7 +13,7 @@ use crate::Cause;
 /// How much of the connect timeout the certificates may take.
 const SHARE: f64 = 0.9;
 
-/// What encrypts the connections to one master.
+/// TLS connectors for the connections to one master.
 pub(in crate::redis) struct Connectors {
     first: Connector,
     /// None if the certificates stay as they are.
@@ -28,7 +28,8 @@ impl Connectors {
         Ok(Self { first: tls.connector()?, source })
     }
 
-    /// What encrypts a new connection. Certificates that have changed are used from here on.
+    /// Returns the connector for a new connection. It uses the present certificates, even if the
+    /// files have changed.
     pub(in crate::redis) async fn next(&self, limit: Duration) -> Result<Connector, Cause> {
         let Some((source, beside)) = &self.source else { return Ok(self.first.clone()) };
         let read = beside.run(|| {

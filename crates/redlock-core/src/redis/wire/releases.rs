@@ -15,9 +15,9 @@ const TEST_AGAIN: Duration = Duration::from_secs(1);
 /// Whether locks can be released.
 #[derive(Default)]
 pub(super) struct Releases {
-    /// Why not: nothing is acquired then.
+    /// Why locks cannot be released. While this is set, no lock is acquired.
     denied: Option<String>,
-    /// When that was learned, or tested last.
+    /// Time of the last test, or of the answer that showed the missing right.
     tested_at: Option<Instant>,
 }
 
@@ -42,8 +42,8 @@ impl Wire {
         }
     }
 
-    /// A request was refused at this instant. If the reason is a missing right, the server is asked
-    /// whether it is still missing, at most once a second. Returns the waker of the connection.
+    /// Tests a missing right again, at most once a second, after a request was refused because of
+    /// it at `now`. Returns the waker of the connection.
     pub(in crate::redis) fn test_release(&mut self, now: Instant) -> Option<Waker> {
         let is_due = self.releases.tested_at.is_none_or(|at| now >= at.saturating_add(TEST_AGAIN));
         if self.releases.denied.is_none() || !is_due || self.obstacle().is_some() {

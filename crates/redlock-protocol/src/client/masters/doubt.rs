@@ -1,8 +1,8 @@
 //! The copies on a master that reports that its data may be gone.
 //!
-//! A server also reports that for another database, and whenever that is flushed. So on a master
-//! with a record, no lease is extended before a probe has proven that the data is there. Then the
-//! leases are extended at this master alone, at most once in [`RECHECK_EVERY`].
+//! Redis also reports a flush when another database is flushed. If the master has a record, leases
+//! are therefore extended only after a probe has proven that the data still exists. Only this
+//! master receives these extensions, at most once in [`RECHECK_EVERY`].
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ impl Masters {
         }
     }
 
-    /// Does what was due at `seen`.
+    /// Handles timers that are due at `seen`.
     pub(super) fn tick_doubt(&mut self, master: usize, seen: Instant, cx: &mut Context<'_>) {
         let doubt = &mut self.steps[master].doubt;
         let is_unproven = doubt.until.take_if(|until| *until <= seen).is_some();
@@ -78,8 +78,8 @@ impl Masters {
         }
     }
 
-    /// Has each lease ask `master` whether it has its key, if the master has reported since the
-    /// last time.
+    /// Requests one extension of each lease at `master`, if the master has reported since the last
+    /// extensions.
     fn recheck(&mut self, master: usize, cx: &mut Context<'_>) {
         let doubt = &mut self.steps[master].doubt;
         if !doubt.owes_recheck || doubt.recheck_from.is_some_and(|from| cx.now < from) {

@@ -1,4 +1,4 @@
-//! What happens to connections.
+//! Events of connections.
 
 use redlock_core::{Cause, Facts, Instant, NodeEvent};
 
@@ -9,14 +9,14 @@ use super::{Context, Masters, News, Weakness};
 use crate::admission::{Event, MasterView};
 use crate::meeting_point::Weight;
 
-/// What an event means for the copies on a master.
+/// Effect of an event on the copies on a master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meaning {
     /// It can be reached, and the same process as before answers.
     Up,
     /// It can be reached, and another process answers.
     Restarted,
-    /// No server listens there: the process has ended.
+    /// The connection was refused, so the process has exited.
     Ended,
     /// There is no connection.
     Down,
@@ -40,8 +40,8 @@ impl Masters {
         }
     }
 
-    /// Forgets what was under way, because nothing works on the client any longer. What was sent
-    /// may still be executed, so each script compares.
+    /// Forgets all unfinished steps, because the client runs nowhere now. Servers may still
+    /// execute earlier requests, so each script compares.
     pub fn park(&mut self) {
         self.steps.iter_mut().for_each(Steps::park);
         self.gate = super::Gate::default();

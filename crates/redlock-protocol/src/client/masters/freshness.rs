@@ -1,9 +1,9 @@
 //! Connected masters are probed about once a minute.
 //!
-//! An open connection reports a loss of data, but not that another `init` wrote another `max_ttl`
-//! or converted the namespace, nor that a ballot set was deleted. One probe shows all of that, and
-//! the TIME of the master, on which ballots are based. The probe is a request of its own, because
-//! it is four short commands, and an idle handle has the oldest facts.
+//! An open connection reports a loss of data. It does not report that another `init` wrote another
+//! `max_ttl` or converted the namespace, nor that a ballot set was deleted. One probe shows all of
+//! that, and the TIME of the master, on which ballots depend. The probe is a separate request of
+//! four short commands, because idle handles have the oldest facts and send no other requests.
 //!
 //! *A probe that fails* changes nothing, and the next one follows a minute later. *A null push that
 //! comes before its answer* causes another probe, and this answer is ignored.

@@ -1,11 +1,11 @@
 //! Attempts that wait for masters that may come to vote now.
 //!
-//! A short-lived command begins or ends a quarantine while its first attempt waits here. So does a
-//! program that runs the client only within its calls: on a new runtime for each, or on one that is
-//! idle in between, where no step continues. The gate closes with the first request on a runtime,
-//! and with one after a time in which the client was not run. It stays closed while fewer than q
-//! masters vote and steps are under way, and no longer than the connect timeout. Releases,
-//! extensions and questions pass.
+//! A short-lived command begins or ends a quarantine while its first attempt waits here. The same
+//! applies to a program that runs the client only within its calls, on a new runtime for each call
+//! or on a runtime that is idle between calls, because no step continues there. The gate closes
+//! with the first request on a runtime, and with the first request after the client has not run for
+//! a while. It stays closed while fewer than q masters vote and steps are running, for at most the
+//! connect timeout. Releases, extensions and questions pass.
 
 use redlock_core::Instant;
 

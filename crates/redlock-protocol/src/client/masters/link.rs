@@ -14,7 +14,7 @@ pub(super) struct Link {
     pub(super) is_known_mute: bool,
     /// The log has the warning that the server keeps no queue for us.
     pub(super) is_unqueued: bool,
-    /// It answered the last attempt with what waiting does not cure.
+    /// Its last answer showed an obstacle that waiting does not remove.
     pub(super) is_incurable: bool,
     /// The node knows that a new connection is urgent.
     pub(super) is_urgent: bool,
@@ -29,12 +29,12 @@ pub(super) struct Link {
     pub(super) alive_since: Instant,
     /// The identity that the node was given as the admitted one.
     pub(super) admitted_as: Option<Identity>,
-    /// A property that this client needs and the master lacks. Its connection shows that, and no
-    /// wait cures it.
+    /// A required property that the master lacks, as its connection has shown. Waiting does not
+    /// change it.
     pub(super) unfit: Option<NotAdmitted>,
     /// The server's error in answer to the last step towards its admission, if any.
     pub(super) step_failure: Option<StepFailure>,
-    /// It was slow or silent, and is no meeting point until then.
+    /// End of the time in which it is not a meeting point because it was slow or did not answer.
     pub(super) suspect_until: Instant,
 }
 
@@ -44,7 +44,7 @@ pub(super) enum State {
     Connecting,
     Up,
     Down(Cause),
-    /// The connection broke, and another is being made since then.
+    /// The connection broke at this instant for this reason, and is being made again.
     Reviving(Instant, Cause),
 }
 

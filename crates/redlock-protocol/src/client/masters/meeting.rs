@@ -7,10 +7,10 @@ use super::{Context, Masters, News};
 use crate::master_set::MasterSet;
 
 impl Masters {
-    /// Returns the meeting point of a key: of the masters that are connected, vote, report changes
-    /// and were not slow a moment ago, the one with the largest hash, and one of the `avoided` only
-    /// if there is no other. Contenders that see other masters choose another one, which costs them
-    /// only time.
+    /// Chooses the meeting point of a key. Candidates are connected, vote, report changes and were
+    /// not slow within about a second. The candidate with the largest hash wins, and `avoided`
+    /// masters only if there are no others. If contenders see different masters, they choose
+    /// different meeting points, which costs only time.
     #[inline]
     pub fn meeting_point(&self, key: &[u8], avoided: MasterSet, now: Instant) -> Option<usize> {
         let weight = |master: usize| self.links[master].weight.of_key(key);
@@ -28,7 +28,7 @@ impl Masters {
             && self.open().contains(master)
     }
 
-    /// Returns `true` if those that wait at `master` do so in a queue.
+    /// Returns `true` if waiters at `master` use a queue.
     #[inline]
     pub fn has_queue(&self, master: usize) -> bool {
         let facts = self.links[master].facts.as_ref();
@@ -43,7 +43,7 @@ impl Masters {
         }
     }
 
-    /// Records that `master` was slow to answer: until then it is no meeting point.
+    /// Excludes `master` as a meeting point until this instant, because it was slow to answer.
     pub fn suspect(&mut self, master: usize, until: Instant) {
         self.links[master].suspect_until = until;
     }

@@ -7,8 +7,8 @@ use redlock_core::admission::Millis;
 
 const NANOS: u64 = 1_000_000;
 
-/// Rounds the instant of a judgement down. What has lasted this long has lasted a part of a
-/// millisecond more.
+/// Rounds the instant of a judgement down, so that a duration that has not passed completely is not
+/// complete.
 pub(super) fn floor_millis(now: Instant) -> Millis {
     now.as_nanos() / NANOS
 }

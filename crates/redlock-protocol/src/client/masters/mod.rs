@@ -1,8 +1,9 @@
 //! `Masters`: what one client knows of each master, and which masters vote.
 //!
-//! It holds the state of connections, the admission of masters with the steps under way, doubts
-//! about their data, their clocks and scores, and the choice of meeting points. It knows nothing of
-//! locks, callers and keys. What must follow elsewhere is appended to [`News`], in order.
+//! It contains the state of connections, the admission of masters with the steps in progress,
+//! doubts about their data, their clocks and scores, and the choice of meeting points. Locks,
+//! callers and keys do not occur here. Consequences for other parts are appended to [`News`], in
+//! order.
 //!
 //! In reading order: `link` (one master), `news`; `events` (what happens to connections), `voting`
 //! (whose answers are valid), `steps` (towards admission), `gate` (attempts that wait for steps),
@@ -63,9 +64,9 @@ pub struct Masters {
     max_ttl: Duration,
     /// Until when first connections may be made.
     connecting_until: Instant,
-    /// A lease is held. It may lack a copy on each master that is down.
+    /// Whether a lease is held, which may lack a copy on each unreachable master.
     is_holding: bool,
-    /// The handle was asked for a lock.
+    /// Whether a lock has been requested from the handle.
     is_asked: bool,
     gate: Gate,
     steps: Vec<Steps>,
@@ -97,7 +98,7 @@ pub struct Terms {
     pub connect_timeout: Duration,
 }
 
-/// What accompanies an input.
+/// Context of an input.
 pub type Context<'a> = super::context::Context<'a, News>;
 
 /// How often a master that does not vote is probed.
@@ -143,7 +144,7 @@ impl Masters {
         self.max_ttl
     }
 
-    /// Returns what is known of the admission of all masters.
+    /// Returns the admission of all masters.
     pub fn admission(&self) -> &Admission {
         &self.admission
     }
@@ -170,7 +171,7 @@ impl Masters {
         self.links.iter().any(|link| link.state == State::Connecting)
     }
 
-    /// Tells the machine of admission whether first connections are still being made.
+    /// Passes to the admission whether first connections are still being made.
     fn note_connecting(&mut self, now: Instant) {
         let may_connect = self.is_connecting() && now < self.connecting_until;
         self.admission.set_connecting(may_connect);
@@ -205,7 +206,7 @@ impl Masters {
         self.links[master].is_incurable = is_incurable(verdict);
     }
 
-    /// Returns the masters whose last answer to an attempt showed what waiting does not cure.
+    /// Returns the masters whose last answer showed an obstacle that waiting does not remove.
     pub fn incurable(&self) -> MasterSet {
         (0..self.len()).filter(|master| self.links[*master].is_incurable).collect()
     }

@@ -1,4 +1,4 @@
-//! `News`: what must follow elsewhere from an input of `Masters`.
+//! `News`: consequences of an input of `Masters` for other parts.
 
 use redlock_core::admission::{AdmissionOp, Identity};
 use redlock_core::{Cause, ListWarning};
@@ -10,9 +10,9 @@ use crate::client::ids::Asker;
 pub enum News {
     /// Send this request about admission to a master.
     Ask(usize, Box<AdmissionOp>, Asker),
-    /// Tell the node that ballots go to the set of this identity.
+    /// Use the ballot set of this identity for the requests of the node.
     Admitted(usize, Option<Identity>),
-    /// Tell the node whether a new connection is urgent.
+    /// Change the urgency of a new connection.
     Urgent(usize, bool),
 
     /// The server process of a master has exited, and all requests on their way to it are gone.
@@ -57,8 +57,8 @@ pub enum News {
 /// A weakness of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Weakness {
-    /// It is admitted with ballots that rest on the masters' clocks, because too few others could
-    /// be asked.
+    /// It is admitted with ballots that depend on the masters' clocks, because too few other
+    /// masters answered.
     FloorByClock,
     /// A broken connection cannot be ended at the server.
     NoBarrier,

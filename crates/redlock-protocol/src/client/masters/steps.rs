@@ -1,10 +1,10 @@
 //! The steps by which a master that lost its data comes to vote again.
 //!
-//! `Admission` decides, and this file carries out. It passes the events of connections (up, down, a
-//! null push, members) and the answers to requests to `Admission`, asks it for the next step of
-//! each master, sends that, and limits its time.
+//! `Admission` decides, and this file executes the decisions. It passes the events of connections
+//! (up, down, a null push, members) and the answers to requests to `Admission`, gets the next step
+//! of each master from it, sends the requests of that step, and limits its time.
 //!
-//! # When a step is asked for
+//! # When the next step is decided
 //!
 //! After every event of a connection, after every answer to a request about admission, and at the
 //! time that `Admission` named. A step that goes to several masters (their TIME, their scores) ends
@@ -19,13 +19,13 @@
 //!
 //! # What a failure does
 //!
-//! - *No answer in time, or an error*: the master rests until the next probe. An error is kept and
-//!   reported together with why the master does not vote. A later answer has an outdated number and
-//!   is dropped: the next probe shows its effect.
+//! - *No answer in time, or an error*: the master rests until the next probe. The error is reported
+//!   together with the reason why the master does not vote. A later answer has an outdated number and
+//!   is dropped. The next probe shows its effect.
 //! - *The connection breaks*: the master rests as well, and the next connection reads everything
 //!   again.
-//! - *The runtime ends*: nothing is under way any longer. What was sent may still be executed, so
-//!   each script compares.
+//! - *The runtime ends*: no step continues. Servers may still execute earlier requests, so each script
+//!   compares.
 //! - *A null push*: no answer of that master is valid until a later probe is answered. Leases with a
 //!   copy there are extended immediately. If the probe does not show the same incarnation in time,
 //!   the copies there are disowned.
@@ -40,7 +40,7 @@ use crate::admission::{Event, Incarnation, MasterTime, MasterView, Scored, Step}
 use crate::client::ids::Asker;
 use crate::master_set::MasterSet;
 
-/// What is under way for one master.
+/// The steps of one master.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Steps {
     /// The number of its latest step. Answers to an earlier one are late.
@@ -68,14 +68,14 @@ enum Task {
 }
 
 impl Steps {
-    /// Forgets what was under way.
+    /// Forgets all unfinished steps.
     pub(super) fn park(&mut self) {
         self.drop_step();
         (self.scheduled, self.alarm) = (None, None);
         self.doubt = Doubt::default();
     }
 
-    /// Ends the step, because a new connection or none answers what was under way.
+    /// Ends the step. Either a new connection answers the question, or there is no connection.
     pub(super) fn drop_step(&mut self) {
         self.number = self.number.wrapping_add(1);
         self.task = None;
@@ -118,7 +118,7 @@ impl Masters {
         is_earlier.then(|| *steps.alarm.insert(due))
     }
 
-    /// Handles an alarm of `master`: does what was due at `seen`.
+    /// Handles an alarm of `master` that is due at `seen`.
     pub fn tick(&mut self, master: usize, seen: Instant, cx: &mut Context<'_>) {
         let steps = &mut self.steps[master];
         steps.alarm.take_if(|alarm| *alarm <= seen);
@@ -133,7 +133,7 @@ impl Masters {
         self.tick_doubt(master, seen, cx);
     }
 
-    /// Asks what to do about each master, and does it.
+    /// Takes the next step of each master.
     pub fn advance(&mut self, cx: &mut Context<'_>) {
         for master in 0..self.len() {
             self.advance_master(master, cx);
@@ -198,8 +198,8 @@ impl Masters {
         cx.news.extend(ops.into_iter().map(|(to, op)| News::Ask(to, op.into(), asker)));
     }
 
-    /// Handles an answer about `master` for any asker, in time or late. If it answers a step, the
-    /// step goes on. [`advance`](Self::advance) must follow once the asker has its answer.
+    /// Handles an answer about `master` for any asker, in time or late, and continues the step that
+    /// it belongs to. Call [`advance`](Self::advance) after the asker has processed the answer.
     pub fn told(
         &mut self,
         asker: Asker,
@@ -306,7 +306,7 @@ impl Masters {
         self.learn(master, event, cx);
     }
 
-    /// An error that waiting does not cure ends the wait of callers with their next attempt.
+    /// If waiting does not fix the error, the waits of callers end with their next attempt.
     fn step_refused(&mut self, master: usize, cause: &Cause, cx: &mut Context<'_>) {
         if cause.is_error_reply() {
             self.step_failed(master, cause, cx.now);

@@ -88,7 +88,7 @@ fn record(process: u8) -> Record {
     }
 }
 
-/// What an admitted server reports.
+/// Returns the facts of an admitted server.
 fn facts(process: u8) -> Facts {
     let mut facts = Facts::master(format!("{process:02x}").repeat(20));
     facts.record = Ok(record(process).into());
@@ -101,7 +101,7 @@ fn probed(process: u8) -> AdmissionReply {
     AdmissionReply::Facts { facts: facts(process), members: Some(MEMBERS) }
 }
 
-/// The requests among these, with who asked.
+/// Returns the requests in `news` with their askers.
 fn asked(news: &[News]) -> Vec<(usize, AdmissionOp, Asker)> {
     let of = |news: &News| match news {
         News::Ask(master, op, asker) => Some((*master, (**op).clone(), *asker)),

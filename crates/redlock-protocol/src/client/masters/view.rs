@@ -1,4 +1,4 @@
-//! What questions see of masters.
+//! `View` of the masters, for questions.
 
 use redlock_core::admission::RecordedSet;
 use redlock_core::{Facts, Instant};

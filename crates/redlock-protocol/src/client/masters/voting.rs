@@ -31,8 +31,8 @@ pub(super) struct Changed {
 }
 
 impl Masters {
-    /// Returns whether the answer of a master is valid. It is not if the master does not vote, or
-    /// did not when it was asked. An *unknown* answer has its own cause.
+    /// Returns whether the answer of a master is valid. An answer is invalid if the master does not
+    /// vote, or did not vote when the request was sent. An *unknown* answer has its own cause.
     #[inline]
     pub fn counts(&self, vote: &Vote, now: Instant) -> Counts {
         let voted = self.votes(vote.master) && vote.sent_at >= self.links[vote.master].alive_since;
@@ -81,9 +81,10 @@ impl Masters {
         self.admission.lists(self.admission.set_of(master), &self.terms.names)
     }
 
-    /// Returns `true` if no attempt can be won before more masters vote, and connected masters are
-    /// among those that do not. This client learns immediately when one of these votes. A master
-    /// that is away, or is being checked, may vote at any time.
+    /// Returns `true` if no attempt can succeed before more masters vote, and some connected
+    /// masters do not vote. The client learns immediately when such a master starts to vote.
+    /// Masters that are unreachable or being checked may vote at any time, so they do not cause
+    /// this result.
     pub fn lacks_votes(&self) -> bool {
         let mut silent = (0..self.len()).filter(|master| !self.open().contains(*master));
         !self.has_votes() && silent.any(|master| !self.admission.is_open(master))
@@ -103,8 +104,8 @@ impl Masters {
         silent.iter().filter(is_copy).collect()
     }
 
-    /// Returns why the answer of `master` is not valid. A permanent lack is reported in place of a
-    /// quarantine, because no wait cures it.
+    /// Returns why the answer of `master` is not valid. If a required property is missing, that is
+    /// reported in place of a quarantine, because waiting does not fix it.
     pub fn cause(&self, master: usize, now: Instant) -> Cause {
         let link = &self.links[master];
         let why = match (self.admission.why(master, floor_millis(now)), &link.unfit) {
@@ -161,7 +162,7 @@ impl Masters {
         self.tell(changed, cx);
     }
 
-    /// Reports what has changed.
+    /// Appends the news about these changes.
     pub(super) fn tell(&mut self, changed: Changed, cx: &mut Context<'_>) {
         for master in changed.lost.iter() {
             let cause = self.cause(master, cx.now);
@@ -242,8 +243,8 @@ impl Masters {
         !self.votes(master) && self.incarnations.give_up(master)
     }
 
-    /// Records that a step towards the admission of `master` failed. The text of an error reply is
-    /// kept, because it shows whether waiting cures it.
+    /// Records a failed step towards the admission of `master`. The text of an error reply is kept,
+    /// because it shows whether waiting helps.
     pub fn step_failed(&mut self, master: usize, cause: &Cause, now: Instant) {
         let error = match cause {
             Cause::ErrorReply(error) | Cause::Demoted(error) => error.clone(),
@@ -252,8 +253,8 @@ impl Masters {
         self.links[master].step_failure = Some(StepFailure { error, at: now });
     }
 
-    /// Returns the masters whose latest step failed before this instant. Someone may have cured the
-    /// reason since, and the next step shows it.
+    /// Returns the masters whose latest step failed before this instant. The cause may have been
+    /// removed since, and the next step shows whether it was.
     pub fn step_failed_before(&self, at: Instant) -> MasterSet {
         let failure = |master: usize| self.links[master].step_failure.as_ref();
         let was = |master: &usize| failure(*master).is_some_and(|failure| failure.at < at);

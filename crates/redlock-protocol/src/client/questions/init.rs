@@ -1,17 +1,17 @@
 //! `init`: an operator asserts that no lock of a former incarnation is valid, and masters are
 //! admitted.
 //!
-//! 1. All masters are waited for, for some seconds. If fewer than q are there, nothing is written.
-//! 2. The scores and facts of all are read, and the plan is made of them (`admission/init.rs`).
-//! 3. If a record that is needed was not read, it is read again: for some seconds, and as long as a
-//!    master reads its data from disk. If the plan is refused, another `init` may be at work. Then
-//!    everything is read again for some seconds, and for some more while a master is being checked,
-//!    because its record has just changed.
-//! 4. If a recorded set of masters differs from the list by more than one master, nothing is written
-//!    without `again`. If all masters have answered, the plan writes one set on each of them.
-//! 5. The scripts compare what was read. All masters are read again after their answers, and only
-//!    what they hold then is claimed. Anything else is written again, or given up
-//!    (`admission/settled.rs`), a few times at most.
+//! 1. Wait up to three seconds for all masters. If fewer than q are connected, write nothing.
+//! 2. Read the scores and facts of all masters, and make the plan (`admission/init.rs`).
+//! 3. If a required record was not read, read again for up to three seconds, and longer while a
+//!    master loads its data from disk. If the plan is refused, another `init` may be running, so read
+//!    again for up to three seconds, and for three more while a master is being checked because its
+//!    record has just changed.
+//! 4. If a recorded set differs from the list by more than one master, write nothing without `again`.
+//!    If all masters have answered, the plan writes one set on each of them.
+//! 5. The scripts compare the record with the one that was read. After their answers, read all masters
+//!    again and report only their present records. If a record differs, write again or give up
+//!    (`admission/settled.rs`). The number of attempts is limited.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -28,7 +28,7 @@ use crate::admission::{
 use crate::master_set::MasterSet;
 use crate::quorum::quorum;
 
-/// How long masters that do not answer are waited for, and another `init` that may be at work.
+/// Limit of the wait for masters that do not answer, and for another `init`.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// The pause before everything is read again.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -44,7 +44,7 @@ pub(super) struct Inits {
     current: Option<Call>,
     /// The number of the latest requests. Answers to earlier ones are late.
     number: u32,
-    /// The alarm that is set.
+    /// The present alarm.
     alarm: Option<Instant>,
 }
 
@@ -62,11 +62,11 @@ pub struct Order {
 /// The outcome of an order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct InitOutcome {
-    /// Why it failed. `None` if all masters hold what was written.
+    /// Why it failed. `None` if all masters have the new records.
     pub failure: Option<Failure>,
     /// Each master, as it is now.
     pub rows: Vec<InitRow>,
-    /// The largest floor that was written.
+    /// The largest floor that any script wrote.
     pub floor: Option<Score>,
     /// The set that a quorum of masters agrees on.
     pub set: Option<RecordedSet>,
@@ -134,7 +134,7 @@ pub enum Failure {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Call {
     order: Order,
-    /// Until when something is waited for that others do.
+    /// End of the wait for other masters and other `init` calls.
     patience: Instant,
     /// When the phase is over at the latest.
     due: Instant,
@@ -142,20 +142,20 @@ struct Call {
     tries: u32,
     /// Each master, before anything was written.
     was: Option<Vec<Before>>,
-    /// The largest floor that was written.
+    /// The largest floor that any script wrote.
     floor: Option<Score>,
-    /// The nonces of all scripts that were sent. A record with one of these is of this very call.
+    /// Nonces of all scripts of this call. They show which records this call has written.
     ours: Vec<Nonce>,
     /// The latest scripts, until a read shows whether all masters hold their writes.
     pass: Option<WritePass>,
-    /// The `max_ttl` that was asked for, if the larger one of another call stays. Masters that were
-    /// given this one get that one, and the call fails.
+    /// Our `max_ttl`, if another call keeps a larger one. Masters that received ours get the larger
+    /// one, and this call fails.
     gave_up: Option<Millis>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Phase {
-    /// Masters are waited for.
+    /// Connections are being made.
     Connecting,
     /// Scores and facts are being read.
     Reading(Vec<(usize, Incarnation)>, Vec<Scored>),
@@ -327,7 +327,7 @@ impl Inits {
         self.end(failure, view, cx);
     }
 
-    /// Plans the writes from all records that were read.
+    /// Makes the plan from all records.
     fn plan(&mut self, view: &mut impl View, cx: &mut Context<'_>) {
         let (masters, now) = (view.count(), cx.now);
         let Some(call) = &mut self.current else { return };
@@ -413,7 +413,7 @@ impl Inits {
     }
 }
 
-/// Returns what is asked of the plan. The default `max_ttl` applies only if no record has one.
+/// Returns the options of the plan. The default `max_ttl` applies only if no record has one.
 fn options(terms: &Terms, call: &Call, is_whole: bool, has_record: bool) -> InitOptions {
     let Order { again, floor, far_floor } = call.order;
     let own = terms.own_max_ttl.filter(|_| call.gave_up.is_none());

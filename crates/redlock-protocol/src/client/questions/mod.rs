@@ -1,4 +1,4 @@
-//! `Questions`: what operators ask about all masters.
+//! `Questions`: queries and orders of operators that concern all masters.
 //!
 //! `init` (an operator asserts that no lock of a former incarnation is valid) and `report` (the
 //! state of each master). Results are plain values.
@@ -54,7 +54,7 @@ pub enum Told {
     Report(u32, Vec<ReportRow>),
 }
 
-/// What accompanies an input.
+/// Context of an input.
 pub type Context<'a> = super::context::Context<'a, Told>;
 
 impl Questions {
@@ -63,7 +63,7 @@ impl Questions {
         Self { inits: Inits::new(terms), reports: Reports::default() }
     }
 
-    /// Forgets all questions. Their callers ask again.
+    /// Forgets all questions. Callers repeat them.
     pub fn clear(&mut self) {
         self.inits.clear();
         self.reports.clear();

@@ -26,7 +26,7 @@ struct Probed {
     facts: Facts,
     members: Option<u32>,
     at: Instant,
-    /// As of this answer. What comes later would not fit it.
+    /// The standing at the time of this answer, because a later standing might contradict it.
     standing: (Option<Cause>, Option<Cause>),
 }
 
@@ -37,11 +37,11 @@ pub struct ReportRow {
     pub why_not: Option<Cause>,
     /// Why it gets no requests for new locks although it may vote.
     pub why_no_locks: Option<Cause>,
-    /// What its server has reported. `None` if it did not answer.
+    /// The report of its server. `None` if it did not answer.
     pub server: Option<Server>,
 }
 
-/// What a server has reported.
+/// The report of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Server {
     /// Its facts.

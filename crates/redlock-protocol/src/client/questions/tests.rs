@@ -124,7 +124,7 @@ impl Client {
     }
 }
 
-/// The masters that are asked, and the number of the request.
+/// Returns the masters that receive a request, and the number of the request.
 fn asked(told: &[Told]) -> (Vec<usize>, u32) {
     let of = |told: &Told| match told {
         Told::Ask(master, _, Asker::Init(number) | Asker::Report(number)) => (*master, *number),

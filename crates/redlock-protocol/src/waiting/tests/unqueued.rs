@@ -1,4 +1,4 @@
-//! Heads that know of no queue: who asks first for a key that is free.
+//! Tests of heads without a queue: who requests a free key first.
 
 use super::*;
 

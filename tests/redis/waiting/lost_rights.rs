@@ -69,9 +69,13 @@ impl Load {
         self.locks.load(Ordering::Relaxed)
     }
 
-    /// The leases, which several callers of a handle may have had in turn.
+    /// Returns the leases of each handle. Several callers may have had the same lease in turn.
+    fn won(&self) -> Vec<u64> {
+        self.handles.iter().map(|redlock| redlock.stats().outcomes.won).collect()
+    }
+
     fn leases(&self) -> u64 {
-        self.handles.iter().map(|redlock| redlock.stats().outcomes.won).sum()
+        self.won().iter().sum()
     }
 
     async fn end(mut self) {
@@ -123,8 +127,11 @@ async fn a_master_that_takes_the_right_to_release_away_is_done_without() {
     eventually("they work", || load.locks() > 20).await;
     change(&servers[..1], "-eval");
     change(&servers[..1], "-evalsha");
-    // Keys that were there expire after the TTL and the clock guard.
-    tokio::time::sleep(ms(4_600)).await;
+    // Each handle learns it from its next release.
+    let before = load.won();
+    let have_learned = || load.won().iter().zip(&before).all(|(won, before)| *won >= before + 2);
+    eventually("each handle learns it", have_learned).await;
+    eventually("the last key there expires", || !has_key(&servers[0])).await;
     for _ in 0..50 {
         assert!(!has_key(&servers[0]), "nothing is acquired there");
         tokio::time::sleep(ms(5)).await;

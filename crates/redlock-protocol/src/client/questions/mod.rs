@@ -4,6 +4,7 @@
 //! state of each master). Results are plain values.
 
 mod init;
+mod outcome;
 mod report;
 
 #[cfg(test)]
@@ -15,7 +16,8 @@ use redlock_core::admission::{AdmissionOp, AdmissionReply, Names};
 use redlock_core::{Cause, Instant};
 
 use self::init::Inits;
-pub use self::init::{Failure, InitOutcome, InitRow, Order, is_checked};
+pub use self::init::is_checked;
+pub use self::outcome::{Failure, InitOutcome, InitRow, Order};
 use self::report::Reports;
 pub use self::report::{ReportRow, Server};
 use super::ids::Asker;

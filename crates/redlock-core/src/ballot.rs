@@ -1,9 +1,9 @@
-//! `Ballot`: the number that an attempt proposes to every master, and `FencingToken`: what its
-//! holder gets when a majority accepted one.
+//! `Ballot`: the number that an attempt proposes to every master, and `FencingToken`: the number
+//! that a holder gets when a majority accepted its ballot.
 //!
-//! Each master keeps one sorted set of 1,024 members. The score of a member is the largest ballot
-//! that was accepted for a resource of that [`Member`]. What a set is named after, and who writes
-//! its members, is the business of [`admission`](crate::admission).
+//! Each master keeps one sorted set of 1,024 members. The score of a member is the largest accepted
+//! ballot for any resource of that [`Member`]. [`admission`](crate::admission) decides the name of
+//! the set and who writes its members.
 
 use std::fmt;
 use std::num::ParseIntError;
@@ -11,7 +11,8 @@ use std::str::FromStr;
 
 use crate::admission::{MEMBERS, SCORE_END};
 
-/// How many numbers belong to one ballot: its token, and 31 more for leases that are handed on.
+/// The numbers that belong to one ballot: its token, and 31 more for leases passed on to other
+/// callers.
 const STRIDE: u64 = 32;
 
 /// A number that grows with every lease of a resource, for stores that refuse smaller ones.
@@ -28,14 +29,14 @@ const STRIDE: u64 = 32;
 #[cfg_attr(feature = "serde", serde(try_from = "u64", into = "u64"))]
 pub struct FencingToken(u64);
 
-/// This number is no fencing token.
+/// The number is not a fencing token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidFencingToken {
     /// It is out of range.
     #[error("a fencing token is a whole number from 0 to {max}", max = FencingToken::MAX.get())]
     OutOfRange,
-    /// The text is no decimal number.
+    /// The text is not a decimal number.
     #[error("a fencing token is a decimal number: {0}")]
     NotANumber(#[from] ParseIntError),
 }
@@ -44,12 +45,12 @@ impl FencingToken {
     /// The largest one: 2^53 - 1.
     pub const MAX: Self = Self(SCORE_END - 1);
 
-    /// The token with this number; none from 2^53 on.
+    /// Creates the token with this number. `None` from 2^53 on.
     pub const fn new(number: u64) -> Option<Self> {
         if number < SCORE_END { Some(Self(number)) } else { None }
     }
 
-    /// The number, below 2^53.
+    /// Returns the number, below 2^53.
     pub const fn get(self) -> u64 {
         self.0
     }
@@ -100,7 +101,7 @@ impl From<FencingToken> for i64 {
 }
 
 /// The number that one attempt proposes to every master: `32 n + 31`, below 2^53. Any ballot is
-/// sound: one that is larger than the scores it meets is accepted at once.
+/// safe. A master accepts a ballot larger than the score it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ballot(u64);
 
@@ -108,12 +109,12 @@ impl Ballot {
     /// The largest `n`.
     pub const NUMBER_MAX: u64 = SCORE_END / STRIDE - 1;
 
-    /// The ballot `32 n + 31`; `None` if that is not below 2^53.
+    /// Creates the ballot `32 n + 31`. `None` if that is not below 2^53.
     pub const fn new(n: u64) -> Option<Self> {
         if n <= Self::NUMBER_MAX { Some(Self(n * STRIDE + STRIDE - 1)) } else { None }
     }
 
-    /// The smallest ballot above `score`; `None` if there is none below 2^53.
+    /// Returns the smallest ballot above `score`. `None` if there is none below 2^53.
     pub const fn above(score: u64) -> Option<Self> {
         match score.checked_add(1) {
             Some(next) => Self::new(next / STRIDE),
@@ -126,18 +127,19 @@ impl Ballot {
         self.0 / STRIDE
     }
 
-    /// The score of a member that has accepted it.
+    /// Returns the score of a member that has accepted this ballot.
     pub const fn score(self) -> u64 {
         self.0
     }
 
-    /// The fencing token of the holder: `32 n`.
+    /// Returns the fencing token of the holder: `32 n`.
     pub const fn token(self) -> FencingToken {
         FencingToken(self.0 - (STRIDE - 1))
     }
 
-    /// The fencing token of a caller to which the lease was handed on, as the `hand_overs`-th one:
-    /// `32 n` and that. `None` behind the 31st, because that number is another ballot's token.
+    /// Returns the fencing token of the caller that receives the lease in the hand-over with this
+    /// number: `32 n + hand_overs`. `None` after the 31st, because that number is the token of a
+    /// different ballot.
     pub const fn token_behind(self, hand_overs: u8) -> Option<FencingToken> {
         let behind = hand_overs as u64;
         if behind < STRIDE { Some(FencingToken(self.token().0 + behind)) } else { None }
@@ -145,18 +147,18 @@ impl Ballot {
 }
 
 /// The member of the ballot sets that a resource uses: CRC-16/XMODEM of its name, without the
-/// prefix, modulo 1,024. Resources that share one make each other's tokens larger, and nothing
-/// else. Fixed for ever: it is on the wire.
+/// prefix, modulo 1,024. Resources that share a member make each other's tokens larger, and have no
+/// other effect on each other. All clients must agree on it, so it never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Member(u16);
 
 impl Member {
-    /// The member of a resource, from its name without the prefix.
+    /// Returns the member of a resource, from its name without the prefix.
     pub fn of(resource: &[u8]) -> Self {
         Self(resource.iter().fold(0, crc16) % MEMBERS as u16)
     }
 
-    /// The member with this number; none from 1,024 on.
+    /// Creates the member with this number. `None` from 1,024 on.
     pub const fn new(number: u16) -> Option<Self> {
         if (number as u32) < MEMBERS { Some(Self(number)) } else { None }
     }
@@ -191,21 +193,21 @@ const CRC16: [u16; 256] = {
 /// A ballot, and the member that it is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Bid {
-    /// The ballot that is proposed.
+    /// The proposed ballot.
     pub ballot: Ballot,
     /// For which member.
     pub member: Member,
 }
 
-/// What a master answered about a ballot, in addition to its answer about the key.
+/// A master's answer about a ballot, in addition to its answer about the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Balloted {
-    /// It accepted the ballot, and the key was ours behind that.
+    /// It accepted the ballot, and the key was ours afterwards.
     Accepted,
     /// It refused the ballot, and its score was not read yet.
     Refused,
-    /// This is its score, read behind what else was asked. It did not accept the ballot, where one
-    /// was sent.
+    /// The score of the member, read after the other parts of the request. If a ballot was sent, it
+    /// was not accepted.
     Score(u64),
     /// It has no such member: it is not admitted, or lost its fencing data.
     NoMember,

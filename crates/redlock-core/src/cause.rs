@@ -10,7 +10,7 @@ use crate::server_error::ServerError;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {
-    /// No answer within the node timeout; the request may still be carried out.
+    /// No answer within the node timeout. The request may still be carried out.
     TimedOut,
     /// No server listens at the address.
     ConnectionRefused,
@@ -18,25 +18,25 @@ pub enum Cause {
     ConnectionClosed,
     /// There is no connection, for the reason given.
     NotConnected(Cow<'static, str>),
-    /// There is no connection, because what is at the address is no master that can be used: no
-    /// Redis, or one whose certificate is not trusted.
+    /// There is no connection, because the server at the address cannot be used as a master: it
+    /// isn't a Redis server, or its certificate is not trusted.
     Unusable(Cow<'static, str>),
     /// There is a connection, and the request was not sent over it, for the reason given.
     NotSent(Cow<'static, str>),
-    /// The master answered with an error: it did not do what it was asked.
+    /// The master answered with an error and did not do what the request wanted.
     ErrorReply(String),
-    /// The master answered that it is no master any more: `READONLY`, `MASTERDOWN`, also where an
-    /// old server wraps them into the error of a script.
+    /// The server answered that it is no longer a master: `READONLY`, `MASTERDOWN`. Old servers
+    /// wrap these into the error of a script.
     Demoted(String),
-    /// The master does not count: it is a replica or a cluster node, or it is not admitted. It may
-    /// have done what it was asked all the same.
+    /// The master does not vote: it is a replica or a cluster node, or it is not admitted. It may
+    /// still have carried out the request.
     NotAdmitted(Box<NotAdmitted>),
     /// The address leads to the server of the master named here, which counts already.
     TwinOf(String),
 }
 
 impl Cause {
-    /// The cause that an error reply stands for, from its text with the code in front.
+    /// Returns the cause for the text of an error reply, including its code.
     pub fn of_error_reply(text: String) -> Self {
         match ServerError::of(&text) {
             ServerError::Demoted => Self::Demoted(text),
@@ -44,9 +44,10 @@ impl Cause {
         }
     }
 
-    /// Whether waiting may cure it. It does not cure a wrong password, a right that is missing, a
-    /// server that is no independent master, or one address too many: a person has to change
-    /// something. It may cure silence, a server that loads its data, or a memory that is full.
+    /// Returns `true` if waiting may help. Waiting helps against silence, a server that loads its
+    /// data, or full memory. It does not help against a wrong password, missing rights, a server
+    /// that isn't an independent master, or a duplicate address, which need a change by an
+    /// operator.
     pub fn is_curable(&self) -> bool {
         match self {
             Self::TimedOut
@@ -60,13 +61,12 @@ impl Cause {
         }
     }
 
-    /// Whether TLS is why there is no connection, and said so itself: such as a certificate that is
-    /// not trusted.
+    /// Returns `true` if TLS itself reported the failure, such as an untrusted certificate.
     pub fn is_of_tls(&self) -> bool {
         matches!(self, Self::NotConnected(why) | Self::Unusable(why) if why.starts_with(TLS))
     }
 
-    /// Whether the master itself has answered, with an error. Nothing was done then.
+    /// Returns `true` if the master itself answered with an error. In that case nothing was done.
     pub fn is_error_reply(&self) -> bool {
         matches!(self, Self::ErrorReply(_) | Self::Demoted(_))
     }

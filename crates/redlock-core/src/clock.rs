@@ -12,10 +12,10 @@ use std::time::Duration;
 pub struct Instant(u64);
 
 impl Instant {
-    /// The moment at which the clock was made; no clock shows anything earlier.
+    /// The instant at which the clock was made. No clock shows an earlier one.
     pub const ORIGIN: Self = Self(0);
 
-    /// The instant that lies `nanos` nanoseconds after the clock was made.
+    /// Creates the instant `nanos` nanoseconds after the clock was made.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
@@ -25,18 +25,18 @@ impl Instant {
         self.0
     }
 
-    /// How long `self` lies after `earlier`; zero when it does not.
+    /// Returns the time from `earlier` to `self`, or zero if `earlier` is later.
     pub fn saturating_since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// The instant `by` later; the largest one when there is none so late.
+    /// Returns the instant `by` later, or the largest instant if that overflows.
     #[must_use]
     pub fn saturating_add(self, by: Duration) -> Self {
         Self(self.0.saturating_add(nanos(by)))
     }
 
-    /// The instant `by` earlier; the origin when there is none so early.
+    /// Returns the instant `by` earlier, or the origin if there is none so early.
     #[must_use]
     pub fn saturating_sub(self, by: Duration) -> Self {
         Self(self.0.saturating_sub(nanos(by)))
@@ -51,9 +51,9 @@ impl fmt::Debug for Instant {
 
 /// A clock that never runs slower than any of the clocks a lease could be measured by.
 ///
-/// [`Clock::system`] advances by the larger advance of `CLOCK_BOOTTIME` (which counts the time a
+/// [`Clock::system`] advances by the larger advance of `CLOCK_BOOTTIME` (which includes the time a
 /// machine is suspended) and `CLOCK_MONOTONIC_RAW` (which no time daemon slews), so it errs only
-/// towards "expired". Where these clocks do not exist it is [`std::time::Instant`].
+/// towards "expired". On systems without these clocks it is [`std::time::Instant`].
 /// [`Clock::paused`] follows tokio's clock, for tests in virtual time.
 ///
 /// It cannot detect a virtual machine that its host stopped. Its clocks stop with it.
@@ -75,13 +75,14 @@ struct Tokio {
 }
 
 impl Clock {
-    /// The clock for real use.
+    /// Creates a clock of the system.
     pub fn system() -> Self {
         Self(Source::System(Arc::new(System::start())))
     }
 
-    /// A clock that shows what tokio's clock shows, so that it stands still and jumps with
-    /// `tokio::time::pause` and `advance`. For tests only: it does not count suspended time.
+    /// Creates a clock that follows tokio's clock, so that it stops and jumps with
+    /// `tokio::time::pause` and `advance`. For tests only, because it does not include suspended
+    /// time.
     ///
     /// Make and read it inside the runtime whose time it follows.
     #[cfg(feature = "redis")]
@@ -90,9 +91,8 @@ impl Clock {
         Self(Source::Tokio(Arc::new(Tokio { origin, suspended })))
     }
 
-    /// Makes this clock and its clones show `time` more from here on, as if the machine had been
-    /// suspended for `time`: the timers of a runtime stand still during a suspension. For tests
-    /// only.
+    /// Advances this clock and its clones by `time`, as if the machine had been suspended for so
+    /// long. The timers of a runtime do not advance, as in a real suspension. For tests only.
     pub fn suspend(&self, time: Duration) {
         let gained = match &self.0 {
             Source::System(system) => &system.ratchet.gained,
@@ -102,7 +102,7 @@ impl Clock {
         gained.fetch_add(nanos(time), Ordering::AcqRel);
     }
 
-    /// The present instant. Costs two reads of the vDSO (about 60 ns) and no system call.
+    /// Returns the current instant. Costs two reads of the vDSO (about 60 ns) and no system call.
     pub fn now(&self) -> Instant {
         match &self.0 {
             Source::System(system) => Instant(system.now()),
@@ -218,7 +218,7 @@ impl Bounds {
 struct Ratchet {
     /// The sum of all gains of the boot clock, in nanoseconds.
     gained: AtomicU64,
-    /// Where the boot clock stood against the raw one when that sum last changed.
+    /// The boot clock minus the raw clock when that sum last changed.
     lead: AtomicI64,
     /// Held while the two above change.
     gate: Mutex<()>,
@@ -241,9 +241,9 @@ impl Ratchet {
         lead.saturating_sub(self.lead.load(Ordering::Acquire))
     }
 
-    /// Reads again, so that no reading is older than what it is compared with. The sum grows before
-    /// the lead changes, and a reader that sees the old lead waits here: no time is returned from
-    /// which a gain that was noticed is missing.
+    /// Reads the clocks again, so that no reading is older than the value it is compared with. The
+    /// sum grows before the lead changes, and a reader that sees the old lead waits here. So a
+    /// returned time always includes every gain noticed so far.
     fn read_again(&self, read: impl FnMut() -> Reading) -> u64 {
         let _gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
         let Bounds { least, most, raw } = Bounds::take(read);
@@ -307,8 +307,8 @@ mod tests {
         }
     }
 
-    /// A machine on which a reader may be stopped before each of its reads, and which may be
-    /// suspended then. A time daemon slows its boot clock down.
+    /// A machine that may stop a reader before each of its reads, and may be suspended at that
+    /// point. A time daemon slows its boot clock down.
     struct Machine {
         rng: StdRng,
         awake: u64,

@@ -15,7 +15,7 @@ pub enum Purpose {
     Facts,
     /// Beginning and ending quarantines.
     Admission,
-    /// Stopping requests that are late.
+    /// Cancelling late requests.
     Barrier,
     /// Noticing changes of keys.
     Tracking,
@@ -53,7 +53,8 @@ pub struct Sent {
 }
 
 impl Sent {
-    /// Returns the command's own name. A server renames no subcommand alone.
+    /// Returns the name of the command without its subcommand, because a server can only rename
+    /// whole commands.
     pub fn name(&self) -> String {
         let name = self.right.trim_start_matches('+');
         name.split('|').next().unwrap_or(name).to_uppercase()

@@ -1,8 +1,8 @@
-//! Durations as people write them: `500ms`, `1.5s`, `5m`, `1h30m`, `2d`.
+//! Durations in the usual notation: `500ms`, `1.5s`, `5m`, `1h30m`, `2d`.
 
 use std::time::Duration;
 
-/// The whole of it, to the millisecond from one minute on. Options read this form again.
+/// Formats a duration exactly, to the millisecond from one minute on. Options accept this form.
 pub fn spelled(duration: Duration) -> String {
     if duration.is_zero() {
         return "0s".into();
@@ -25,8 +25,8 @@ pub fn spelled(duration: Duration) -> String {
     text
 }
 
-/// What was measured, as exact as a person wants it: to a tenth below a minute, and from there on to
-/// the second that has begun.
+/// Formats a measured duration: to a tenth of a second below a minute, and rounded up to a second
+/// from there on.
 pub fn about(duration: Duration) -> String {
     match duration {
         short if short < MINUTE => format!("{short:.1?}"),
@@ -34,7 +34,8 @@ pub fn about(duration: Duration) -> String {
     }
 }
 
-/// A bound, never too low: rounded up to a tenth below a minute, and from there on to a second.
+/// Formats an upper bound, never too low: rounded up to a tenth of a second below a minute, and to
+/// a second from there on.
 pub fn at_most(duration: Duration) -> String {
     let up_to = |unit: u64| {
         let units = duration.as_millis().div_ceil(u128::from(unit));
@@ -43,8 +44,8 @@ pub fn at_most(duration: Duration) -> String {
     about(if duration < MINUTE { up_to(100) } else { up_to(1_000) })
 }
 
-/// A time to wait, never too short: rounded up to a tenth of a second, and from two minutes on to
-/// a second.
+/// Formats a time to wait, never too short: rounded up to a tenth of a second, and to a second from
+/// two minutes on.
 pub fn at_least(duration: Duration) -> String {
     const LONG: Duration = Duration::from_secs(120);
     if duration >= LONG {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::Cause;
 use crate::admission::{Identity, Record};
 
-/// What a server reported about itself when the connection was made, or when it was asked again.
+/// The facts that a server reported about itself when the connection was made, or at a later read.
 ///
 /// All of it is read in one batch, `INFO` before the record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -14,8 +14,8 @@ use crate::admission::{Identity, Record};
 pub struct Facts {
     /// The identity of the server process: new with every start.
     pub run_id: String,
-    /// What it may be admitted as: the process, and the history of its data where it was a replica.
-    /// `None` if `run_id` or `master_replid` are not 40 hex digits, which no Redis sends.
+    /// The identity it may be admitted with: the process, and the history of its data if it was a
+    /// replica. `None` if `run_id` or `master_replid` are not 40 hex digits, which no Redis sends.
     pub identity: Option<Identity>,
     /// Its clock, in microseconds since 1970. `None` before Redis 6.2, which does not report it.
     pub time_us: Option<u64>,
@@ -27,19 +27,21 @@ pub struct Facts {
     pub role: Role,
     /// It is a node of a cluster.
     pub is_cluster: bool,
-    /// Requests on an earlier connection to this process cannot be carried out any more: there was
-    /// none, or the server ended it (`CLIENT KILL ID`). Otherwise a late SET may still arrive.
+    /// Whether no request on an earlier connection to this process can be carried out later: there
+    /// was no such connection, or the server closed it (`CLIENT KILL ID`). Otherwise a late SET may
+    /// still arrive.
     pub has_barrier: bool,
     /// The server pushes changes: [`Op::watch`](crate::Op::watch) leads to [`NodeEvent::KeyChanged`](crate::NodeEvent::KeyChanged), and a loss of
     /// all data is reported as [`NodeEvent::DataLost`](crate::NodeEvent::DataLost). False on servers before 6.0, behind proxies
     /// that know no RESP3, and where the user lacks the rights.
     pub tracks: bool,
-    /// What it answered to a ballot that changes nothing, where it cannot take any: an error that
-    /// stays until a person changes something. `None` if it can take ballots, or was not asked.
+    /// The lasting error with which it answered a ballot that changes nothing, if it cannot take
+    /// any. An operator has to change something. `None` if it can take ballots, or was not tested.
     pub no_ballots: Option<String>,
-    /// Why [shared queues](crate::SharedQueue) cannot be used over this connection, in words for
-    /// people: the server pushes nothing, or the user lacks a right. `None` if they can be used, as
-    /// far as that shows without subscribing: see [`NodeEvent::NoQueue`](crate::NodeEvent::NoQueue).
+    /// Why [shared queues](crate::SharedQueue) cannot be used over this connection, as a text for
+    /// logs and status: the server pushes nothing, or the user lacks a right. `None` if they can be
+    /// used, as far as that shows without subscribing: see
+    /// [`NodeEvent::NoQueue`](crate::NodeEvent::NoQueue).
     pub no_queue: Option<String>,
 }
 
@@ -47,7 +49,7 @@ impl Facts {
     /// Why no shared queue can be used at a server that pushes nothing.
     pub const PUSHES_NOTHING: &'static str = "the server pushes nothing: it does not speak RESP3";
 
-    /// A standalone master with this identity, which pushes nothing.
+    /// Creates the facts of a standalone master with this identity, which pushes nothing.
     pub fn master(run_id: impl Into<String>) -> Self {
         let run_id = run_id.into();
         Self {
@@ -65,8 +67,8 @@ impl Facts {
         }
     }
 
-    /// Whether the server reads its data from disk. It reports that only when the record is asked
-    /// for.
+    /// Returns `true` if the server is reading its data from disk. The server reports that only
+    /// when the record is read.
     pub fn is_loading(&self) -> bool {
         self.record == Err(Unread::Loading)
     }
@@ -82,7 +84,7 @@ pub enum Unread {
     /// The server reads its data from disk.
     #[error("it is loading its data")]
     Loading,
-    /// The key is no hash.
+    /// The key is not a hash.
     #[error("the key of the record is of another type")]
     WrongType,
     /// This field of it is not what we would have written.

@@ -1,24 +1,24 @@
 //! One resource on one Redis master: the part of a Redlock below the quorum.
 //!
-//! This crate holds the words that every other crate uses ([`Resource`], [`Token`], [`Ttl`],
-//! [`Vote`]), the seam between a quorum and a master ([`Node`]), and the real Redis behind that
-//! seam ([`RedisNode`]). Users of the lock depend on `redlock-quorum`, which shows what they need
-//! of it.
+//! This crate defines the types that every other crate uses ([`Resource`], [`Token`], [`Ttl`],
+//! [`Vote`]), the interface between a quorum and a master ([`Node`]), and its implementation for a
+//! real Redis ([`RedisNode`]). Users of the lock depend on `redlock-quorum`, which re-exports the
+//! parts they need.
 //!
-//! A [`FencingToken`] is what a lock gets when a majority of masters accept one [`Ballot`]; one
+//! When a majority of masters accept one [`Ballot`], the lock gets a [`FencingToken`]. A single
 //! master reports only whether it accepted the ballot.
 //!
 //! [`admission`] defines the record by which a master that lost its data is kept from voting.
 //!
-//! What it does not give: mutual exclusion. One master that fails takes its locks with it; a
-//! majority of them, and the order of tokens, are the business of `redlock-quorum`.
+//! This crate does not provide mutual exclusion. If a master fails, its locks are gone.
+//! `redlock-quorum` adds the majority of masters and the order of tokens.
 
 //! # Features
 //!
 //! * `redis` (default): [`RedisNode`], and with it sockets, the client crate and tokio. Without it
 //!   only the values and the seam are here.
 //! * `tls` (default): `rediss://` URLs and certificates. Without it they are refused.
-//! * `serde`: [`FencingToken`] can be written down and read back, as a number. Off by default.
+//! * `serde`: [`FencingToken`] can be serialized and deserialized, as a number. Off by default.
 
 pub mod admission;
 mod ballot;

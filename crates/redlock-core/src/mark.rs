@@ -1,7 +1,7 @@
-//! `Mark`: the last run completed under a name. Each master keeps it beside its locks.
+//! `Mark`: the last completed run under a name. Each master stores it in addition to its locks.
 //!
-//! It is no lock and protects nothing. The holder of the lock of that name reads and raises it on
-//! several masters at a time; `redlock-protocol` decides what the answers mean together.
+//! A mark is not a lock and protects nothing. The holder of the lock of that name reads and raises
+//! it on several masters at a time. `redlock-protocol` decides what the answers mean together.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,15 +15,16 @@ pub struct Mark {
     /// When the latest run that was completed began, in milliseconds since 1970 by the masters'
     /// clocks: below 2^53.
     pub at: Millis,
-    /// The largest fire that was completed, such as the second since 1970 for which a run was
-    /// planned: below 2^53. Zero for none.
+    /// The largest completed fire, such as the second since 1970 for which a run was planned: below
+    /// 2^53. Zero for none.
     pub fire: u64,
     /// Who completed the run of [`at`](Self::at).
     pub by: Option<Label>,
 }
 
 impl Mark {
-    /// The part of a mark's key between the prefix and the name. Fixed for ever: it is on the wire.
+    /// The part of a mark's key between the prefix and the name. Other clients know it, so it never
+    /// changes.
     pub const PREFIX: &'static str = "redlock-quorum:1:done:";
 
     /// The text in place of a label when there is none.
@@ -32,12 +33,12 @@ impl Mark {
     /// No number of a mark reaches this: 2^53.
     pub const END: u64 = SCORE_END;
 
-    /// The key of the mark of `name` in the namespace of `prefix`.
+    /// Returns the key of the mark of `name` in the namespace of `prefix`.
     pub fn key(prefix: &[u8], name: &Resource) -> Arc<[u8]> {
         [prefix, Self::PREFIX.as_bytes(), name.as_bytes()].concat().into()
     }
 
-    /// Reads the value of a key; `None` if it is no mark.
+    /// Parses the value of a key. `None` if it is not a mark.
     pub fn parse(value: &[u8]) -> Option<Self> {
         let mut parts = str::from_utf8(value).ok()?.split(' ');
         let (at, fire, by) = (number(parts.next()?)?, number(parts.next()?)?, parts.next()?);
@@ -45,16 +46,16 @@ impl Mark {
         parts.next().is_none().then_some(Self { at, fire, by })
     }
 
-    /// The mark of a master that had `self` and receives `other`: the larger of each number, and
-    /// the label of the later run. Therefore a mark never falls, and the order of the writes does
-    /// not matter.
+    /// Returns the mark of a master that had `self` and receives `other`: the larger of each
+    /// number, and the label of the later run. Therefore a mark never falls, and the order of the
+    /// writes does not matter.
     #[must_use]
     pub fn raised(self, other: &Self) -> Self {
         let later = if other.at > self.at { other } else { &self };
         Self { at: later.at, by: later.by.clone(), fire: self.fire.max(other.fire) }
     }
 
-    /// Whether a master that has this one has nothing to learn of `other`.
+    /// Returns `true` if a master with this mark would not change it for `other`.
     pub fn covers(&self, other: &Self) -> bool {
         self.at >= other.at && self.fire >= other.fire
     }

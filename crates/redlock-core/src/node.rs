@@ -9,20 +9,21 @@ use crate::{Events, Op, VoteSlot};
 
 /// One of the N independent masters, real or simulated.
 ///
-/// Requests submitted to one node are carried out in the order of their submission, over a
-/// reconnect too: a release never overtakes the acquire it follows. A node has no timeout of its
-/// own for a request; the counter of the votes decides how long it waits.
+/// A node carries out requests in the order of their submission, over a reconnect as well, so a
+/// release never overtakes the acquire it follows. A node has no timeout for a request. The caller
+/// that counts the votes decides how long to wait.
 ///
 /// A node reports facts and judges nothing: what several masters together mean is decided above.
 pub trait Node: Send + Sync {
-    /// The name of this master for people: `host:port`, without user or password.
+    /// Returns the display name of this master: `host:port`, without user or password.
     fn name(&self) -> &str;
 
-    /// Hands over one request. Returns at once; the answer is cast through `slot`, now or later.
+    /// Submits one request. Returns immediately. The answer is cast through `slot`, now or later.
     ///
-    /// A node that knows it cannot reach the master answers [`Answer::unsent`] at once. An
+    /// A node that knows it cannot reach the master immediately answers [`Answer::unsent`]. An
     /// acquire is never sent twice: after a lost connection its outcome is *unknown*. A node that
-    /// keeps nothing of its [admission](crate::admission) answers questions about that so, too.
+    /// keeps nothing of its [admission](crate::admission) answers requests about it in the same
+    /// way.
     ///
     /// [`Answer::unsent`]: crate::Answer::unsent
     fn submit(&self, op: Op, slot: VoteSlot);
@@ -42,14 +43,15 @@ pub trait Node: Send + Sync {
         let _ = run;
     }
 
-    /// Connects, and reports to `events` what becomes of the connection. The future is the node's
-    /// own input and output, for its owner to poll until it is dropped; none for a node that works
-    /// without being polled, which reports [`NodeEvent::Up`] or [`NodeEvent::Down`] at once.
+    /// Connects, and reports the state of the connection to `events`. The returned future does the
+    /// node's input and output, and its owner polls it until it is dropped. `None` for a node that
+    /// works without being polled, which reports [`NodeEvent::Up`] or [`NodeEvent::Down`]
+    /// immediately.
     ///
     /// [`NodeEvent::Up`]: crate::NodeEvent::Up
     /// [`NodeEvent::Down`]: crate::NodeEvent::Down
     ///
-    /// Dropping the future closes the connection. It may be asked for again after that.
+    /// Dropping the future closes the connection. After that, this may be called again.
     fn drive(self: Arc<Self>, events: Events) -> Option<BoxFuture<'static, ()>>;
 
     /// Returns `true` for a master in virtual time. A handle must get the clock of that time, because
@@ -58,8 +60,8 @@ pub trait Node: Send + Sync {
         false
     }
 
-    /// Whether a new connection is urgent, because a held lease lacks a copy on this master. The
-    /// pauses between attempts to connect stay short then. Default: without effect.
+    /// Sets whether a new connection is urgent, because a held lease lacks a copy on this master.
+    /// While it is, the pauses between attempts to connect are short. Does nothing by default.
     fn set_urgent(&self, urgent: bool) {
         let _ = urgent;
     }

@@ -1,4 +1,4 @@
-//! `NotAdmitted`: why the votes of a master do not count.
+//! `NotAdmitted`: why a master does not vote.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use crate::duration::at_least;
 use crate::lists::Lists;
 use crate::server_error::ServerError;
 
-/// Why the votes of a master that can be reached do not count, and when they may again.
+/// Why a reachable master does not vote, and when it may vote again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct NotAdmitted {
@@ -18,9 +18,10 @@ pub struct NotAdmitted {
     /// How long it takes at least until it may vote again. If no quarantine has begun, how long one
     /// takes from its beginning. `None` if no time decides it.
     pub votes_again: Option<Duration>,
-    /// How long it takes at the latest where no client stays, and clients that ask for a lock come
-    /// and go: the clocks of two masters end a quarantine then. `None` if only a client that stays
-    /// ends it, because no other master votes, and where no time decides it.
+    /// The longest time until it votes again if every client that requests a lock stays only
+    /// briefly. In that case the clocks of two masters end the quarantine. `None` if the quarantine
+    /// ends only while one client stays connected, because no other master votes, and if no time
+    /// decides it.
     pub by_visits: Option<Duration>,
     /// The server's error in answer to the last step towards its admission, if any.
     pub step_error: Option<String>,
@@ -44,20 +45,20 @@ pub enum WhyNot {
     Denied,
     /// Its data may have been lost a moment ago: it is being checked.
     Checked,
-    /// It has no record of an admission, and this client has read none of any master: it is
-    /// brand-new, or all of them were emptied before.
+    /// The master has no admission record, and this client has read none on any master: all masters
+    /// are new, or all of them were emptied.
     New,
-    /// It has no record of an admission, and this client has read one of some master, even if that
-    /// is gone by now: the namespace is in use. The master restarted empty, was flushed, or was
-    /// added later; the three cannot be distinguished.
+    /// The master has no admission record, but this client has read one on some master, perhaps
+    /// deleted since, so the namespace is in use. The master restarted empty, was flushed, or was
+    /// added later, and these three cases look the same.
     Emptied,
     /// It was admitted with another identity: it restarted, or was a replica for a while. Or it
     /// lost its ballots, and its quarantine has begun since: the record is the same in both cases.
     Restarted,
     /// Its ballots are gone or incomplete.
     Incomplete,
-    /// Its record is older than one that this client has read of the same process: a copy of its
-    /// data was put back, and what was locked since is gone.
+    /// Its record is older than a record that this client has read from the same process. A copy of
+    /// its data was restored, and locks granted since are gone.
     Outdated,
     /// Clients without quarantine use this namespace, and this client has one.
     UsedWithoutQuarantine,
@@ -70,7 +71,7 @@ pub enum WhyNot {
     /// It cannot report a loss of data: its server knows no RESP3 or no `CLIENT TRACKING`, a proxy
     /// does not, or its user lacks the rights. A client without ballots would not notice one.
     ReportsNoLoss,
-    /// It did not vote when it was asked. It does now.
+    /// It did not vote at the time of the request, but does now.
     AskedTooEarly,
     /// It votes, but belongs to a set of masters whose number differs by two or more from the length
     /// of this client's list. The list is wrong.
@@ -81,7 +82,7 @@ pub enum WhyNot {
 }
 
 impl NotAdmitted {
-    /// For a reason that no quarantine ends.
+    /// Creates a reason that no quarantine ends.
     pub fn new(why: WhyNot) -> Self {
         let (votes_again, by_visits, step_error, lists) = (None, None, None, None);
         Self { why, in_quarantine: false, votes_again, by_visits, step_error, lists }
@@ -92,7 +93,8 @@ impl NotAdmitted {
         Self { lists: Some(Box::new(lists)), ..Self::new(why) }
     }
 
-    /// Whether waiting may cure it: a quarantine ends, a server has loaded its data at some time.
+    /// Returns `true` if waiting may help: a quarantine ends, and a server finishes loading its
+    /// data.
     pub fn is_curable(&self) -> bool {
         if self.why.is_ended_by_quarantine() {
             return self.in_quarantine
@@ -103,9 +105,10 @@ impl NotAdmitted {
         passes || self.why == WhyNot::AskedTooEarly
     }
 
-    /// Whether all masters may be brand-new, so that a person can admit them at once. For each
-    /// master, why it does not vote; `None` where it votes, which takes an admission, or was not
-    /// read: that one may have a record, and the key of a holder.
+    /// Returns `true` if all masters may be new, so that an operator can admit them immediately.
+    /// The items are the reasons why masters do not vote. An item is `None` if its master votes,
+    /// which takes an admission, or was not read, because it could have a record and the key of a
+    /// holder.
     pub fn may_be_new<'a>(masters: impl IntoIterator<Item = Option<&'a Self>>) -> bool {
         let is_new = |master: Option<&Self>| master.is_some_and(|not| not.why == WhyNot::New);
         masters.into_iter().all(is_new)
@@ -128,7 +131,7 @@ impl NotAdmitted {
 }
 
 impl WhyNot {
-    /// Whether the master may have lost a lock, and votes again when its quarantine is over.
+    /// Returns `true` if the master may have lost a lock, and votes again after its quarantine.
     pub fn is_ended_by_quarantine(self) -> bool {
         let restarted = matches!(self, Self::New | Self::Emptied | Self::Restarted);
         restarted || matches!(self, Self::Incomplete | Self::Outdated)

@@ -1,6 +1,6 @@
 //! The numbers that masters keep, and how they are read.
 
-/// Milliseconds: a length, an instant of our own clock, or a master's TIME since 1970.
+/// Milliseconds: a length, an instant of this process's clock, or a master's TIME since 1970.
 pub type Millis = u64;
 
 /// A score of a ballot set.

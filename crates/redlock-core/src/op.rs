@@ -10,15 +10,15 @@ use crate::{Bid, Entry, Exit, Leaving, Mark, Member, Token};
 /// A request to a master, about one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
-    /// Set the key to the token, for `px` milliseconds, if there is no such key. Where there is a
+    /// Set the key to the token, for `px` milliseconds, if there is no such key. With a
     /// [bid](Op::bid), raise the score of its member to its ballot, if that is larger, and read the
-    /// key behind it.
+    /// key afterwards.
     Acquire {
         /// Milliseconds until the key expires.
         px: u64,
     },
     /// If the key's value is the token, set its expiry to at least `px` milliseconds from now.
-    /// Never shortens what is left.
+    /// Never shortens the remaining time.
     Extend {
         /// Milliseconds until the key expires.
         px: u64,
@@ -30,14 +30,14 @@ pub enum Verb {
         /// Milliseconds until the key expires.
         px: u64,
     },
-    /// Raise the score of the bid's member to its ballot, if that is larger, and read the score and
-    /// the key's value behind it: a second ballot for a key that was granted, or the first one for
-    /// a master that was asked for the key alone.
+    /// Raise the score of the bid's member to its ballot, if that is larger, and then read the
+    /// score and the key's value. Used for a second ballot for a granted key, or for the first one
+    /// if the previous request set only the key.
     Ballot,
     /// Read the score of the member.
     Score,
-    /// Set the key to the token, for `px` milliseconds, if there is no such key, and read the score
-    /// of the member behind it: a copy for a lease that is held.
+    /// Set the key to the token, for `px` milliseconds, if there is no such key, and then read the
+    /// score of the member. Adds a copy for a held lease.
     GiveBack {
         /// Milliseconds until the key expires.
         px: u64,
@@ -60,18 +60,18 @@ pub enum Verb {
         px: u64,
     },
     /// Set the key to the token if it is reserved for the ticket of the [entry](Op::entry), or if
-    /// there is no such key and no ticket precedes this one in the queue. Else take a place in the
-    /// queue, or renew the place that the ticket has; if there is no such key, reserve it for the
-    /// first ticket of the queue, and call that ticket. Ballots as with [`Acquire`](Self::Acquire).
+    /// there is no such key and no ticket precedes this one in the queue. Otherwise take a place in
+    /// the queue, or renew the ticket's place. If there is no such key, reserve it for the first
+    /// ticket of the queue, and call that ticket. Ballots as with [`Acquire`](Self::Acquire).
     Enter {
-        /// Milliseconds until the key expires; 0 where it is not asked for.
+        /// Milliseconds until the key expires, or 0 if the request does not set the key.
         px: u64,
     },
     /// Delete the key if its value is the token, and give up the place in the queue if the
-    /// [exit](Op::exit) asks for that. If the key is then free, or reserved for no ticket or for
-    /// this handle's ticket, reserve it for the first ticket of the queue, and call that ticket.
+    /// [exit](Op::exit) says so. If the key is then free, or reserved for no ticket or for this
+    /// handle's ticket, reserve it for the first ticket of the queue, and call that ticket.
     Leave {
-        /// What is left behind.
+        /// The reason for leaving.
         leaving: Leaving,
     },
     /// Set the key to the token, for `px` milliseconds, if there is no such key, or if it holds any
@@ -109,8 +109,8 @@ struct Inner {
     bid: Option<Bid>,
     member: Option<Member>,
     more: More,
-    /// That of the release, where it is one that leaves a queue: such a request goes to one master
-    /// alone, and is not kept for others.
+    /// The encoded release, for a request that leaves a queue. The request itself goes to only one
+    /// master, and is not kept for others.
     #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only a real master needs it"))]
     packed: OnceLock<Packed>,
 }
@@ -120,7 +120,7 @@ enum More {
     Nothing,
     Mark(Mark),
     Entry(Box<Entry>),
-    // It is on the way of most locks, so it gets no memory of its own.
+    // Most locks send one, so it must not need its own allocation.
     Exit(Exit),
     Admission(Box<AdmissionOp>),
 }
@@ -131,7 +131,7 @@ impl Op {
         Self::new(Verb::Acquire { px }, key.into(), Some(token))
     }
 
-    /// Acquire `key` as [`acquire`](Self::acquire) does, with a ballot behind it in the same write.
+    /// Acquires `key` as [`acquire`](Self::acquire) does, followed by a ballot in the same write.
     pub fn acquire_fenced(key: impl Into<Arc<[u8]>>, token: Token, px: u64, bid: Bid) -> Self {
         Self::balloted(Verb::Acquire { px }, key.into(), token, Some(bid), bid.member)
     }
@@ -146,7 +146,7 @@ impl Op {
         Self::balloted(Verb::Score, key.into(), token, None, member)
     }
 
-    /// Acquire `key` again for a lease that is held, and read the score of `member` behind it.
+    /// Acquires `key` again for a held lease, and then reads the score of `member`.
     pub fn give_back(key: impl Into<Arc<[u8]>>, token: Token, px: u64, member: Member) -> Self {
         Self::balloted(Verb::GiveBack { px }, key.into(), token, None, member)
     }
@@ -167,19 +167,19 @@ impl Op {
         Self::new(Verb::Release, key.into(), Some(token))
     }
 
-    /// Ask who holds `key`.
+    /// Reads who holds `key`.
     pub fn inspect(key: impl Into<Arc<[u8]>>) -> Self {
         Self::new(Verb::Inspect, key.into(), None)
     }
 
-    /// Ask who holds `key`, and have its next change reported as [`NodeEvent::KeyChanged`].
+    /// Reads who holds `key`, and has its next change reported as [`NodeEvent::KeyChanged`].
     ///
     /// [`NodeEvent::KeyChanged`]: crate::NodeEvent::KeyChanged
     pub fn watch(key: impl Into<Arc<[u8]>>) -> Self {
         Self::new(Verb::Watch, key.into(), None)
     }
 
-    /// Ask for the mark at `key`: see [`Mark::key`].
+    /// Reads the mark at `key`: see [`Mark::key`].
     pub fn read_mark(key: impl Into<Arc<[u8]>>) -> Self {
         Self::new(Verb::ReadMark, key.into(), None)
     }
@@ -191,10 +191,9 @@ impl Op {
         Self::of(Inner { more: More::Mark(mark), ..inner })
     }
 
-    /// Enter the queue of `key`, and take the key where it is this handle's turn, with a ballot
-    /// behind it in the same write where one is given. For the master where contenders of the key
-    /// meet; a node that is given it subscribes to the channel of the ticket first, on each
-    /// connection once.
+    /// Enters the queue of `key`, takes the key if it is this handle's turn, and with a `bid` sends
+    /// a ballot in the same write. For the master where contenders of the key meet. On each
+    /// connection, a node first subscribes once to the channel of the ticket.
     pub fn enter(key: impl Into<Arc<[u8]>>, entry: Entry, bid: Option<Bid>) -> Self {
         let (token, px) = entry.ask.clone().map_or((None, 0), |(token, px)| (Some(token), px));
         let (bid, member) = (bid.filter(|_| token.is_some()), bid.map(|bid| bid.member));
@@ -204,22 +203,22 @@ impl Op {
         Self::of(Inner { bid, member, more, ..inner })
     }
 
-    /// Leave `key`, or a place in its queue, to the next one. For the master where contenders of the
-    /// key meet. What is sent again, later or by another process, is [`release`](Self::release).
+    /// Leaves `key`, or a place in its queue, to the next client. For the master where contenders
+    /// of the key meet. A repetition, later or by another process, uses [`release`](Self::release).
     pub fn leave(key: impl Into<Arc<[u8]>>, exit: Exit) -> Self {
         let verb = Verb::Leave { leaving: exit.leaving };
         let inner = Inner::new(verb, key.into(), exit.token.clone());
         Self::of(Inner { more: More::Exit(exit), ..inner })
     }
 
-    /// The release of the key that [`leave`](Self::leave) leaves: for the masters that keep no queue
-    /// for it. It shares the memory of that request.
+    /// Returns the release of the key that [`leave`](Self::leave) leaves, for the masters that keep
+    /// no queue for it. It shares the memory of that request.
     pub fn without_exit(&self) -> Self {
         let is_without_exit = matches!(self.inner.verb, Verb::Leave { .. });
         Self { inner: self.inner.clone(), is_without_exit }
     }
 
-    /// Take `key` for `px` milliseconds, signed with `token`, if it is free or reserved. Sent only
+    /// Takes `key` for `px` milliseconds, signed with `token`, if it is free or reserved. Sent only
     /// after the meeting point of the key has granted it.
     pub fn take(key: impl Into<Arc<[u8]>>, token: Token, px: u64, bid: Option<Bid>) -> Self {
         let member = bid.map(|bid| bid.member);
@@ -244,45 +243,45 @@ impl Op {
         Self::of(Inner { more: More::Admission(Box::new(op)), ..inner })
     }
 
-    /// The kind of the request.
+    /// Returns the kind of the request.
     #[inline]
     pub fn verb(&self) -> Verb {
         if self.is_without_exit { Verb::Release } else { self.inner.verb }
     }
 
-    /// The key it is asked of.
+    /// Returns the key of the request.
     pub fn key(&self) -> &[u8] {
         &self.inner.key
     }
 
-    /// The token as bytes; empty for requests that have none: those that only read a key, and those
+    /// Returns the token as bytes. Empty for requests without a token, which only read a key or are
     /// about a mark.
     pub fn token(&self) -> &[u8] {
         self.inner.token.as_ref().map_or(&[], |token| token.as_bytes())
     }
 
-    /// The ballot that goes with it; only [`Verb::Acquire`], [`Verb::Resume`], [`Verb::Ballot`],
-    /// [`Verb::Enter`] and [`Verb::Take`] have one.
+    /// Returns the ballot of the request. Only [`Verb::Acquire`], [`Verb::Resume`],
+    /// [`Verb::Ballot`], [`Verb::Enter`] and [`Verb::Take`] have one.
     pub fn bid(&self) -> Option<Bid> {
         self.inner.bid
     }
 
-    /// The member of the ballot set whose score the request reads or raises; `None` without one.
+    /// Returns the member of the ballot set whose score the request reads or raises, if any.
     pub fn member(&self) -> Option<Member> {
         self.inner.member
     }
 
-    /// The mark to raise the key's mark to; only [`Verb::RaiseMark`] has one.
+    /// Returns the mark to raise the key's mark to. Only [`Verb::RaiseMark`] has one.
     pub fn mark(&self) -> Option<&Mark> {
         if let More::Mark(mark) = &self.inner.more { Some(mark) } else { None }
     }
 
-    /// The parameters of entering a queue; only [`Verb::Enter`] has them.
+    /// Returns the parameters of entering a queue. Only [`Verb::Enter`] has them.
     pub fn entry(&self) -> Option<&Entry> {
         if let More::Entry(entry) = &self.inner.more { Some(entry) } else { None }
     }
 
-    /// The parameters of leaving a queue; only [`Verb::Leave`] has them.
+    /// Returns the parameters of leaving a queue. Only [`Verb::Leave`] has them.
     pub fn exit(&self) -> Option<&Exit> {
         match &self.inner.more {
             More::Exit(exit) if !self.is_without_exit => Some(exit),
@@ -290,7 +289,7 @@ impl Op {
         }
     }
 
-    /// The request about admission; only [`Verb::Admission`] has one.
+    /// Returns the request about admission. Only [`Verb::Admission`] has one.
     pub fn admission_op(&self) -> Option<&AdmissionOp> {
         if let More::Admission(op) = &self.inner.more { Some(op) } else { None }
     }

@@ -28,15 +28,15 @@ impl Room for Vec<u8> {
     }
 }
 
-/// Bytes that are put together once, in one part or in two. Few take no memory of their own: nearly
-/// every request fits where it is kept, and an allocation would cost more than all that is written.
+/// Bytes that are assembled once, in one part or in two. Short content is stored inline: nearly
+/// every request fits, and an allocation would cost more than writing the bytes.
 pub(crate) struct Packed {
-    /// Where the second part begins.
+    /// The start of the second part.
     split: usize,
     /// How many bytes there are, while they fit.
     len: usize,
     short: [u8; SHORT],
-    /// All of them, once they do not fit any more.
+    /// All bytes, once they exceed the inline storage.
     long: Vec<u8>,
 }
 
@@ -48,7 +48,7 @@ impl Packed {
         Self { split: 0, len: 0, short: [0; SHORT], long: Vec::new() }
     }
 
-    /// What follows is the second part.
+    /// Starts the second part.
     pub(crate) fn split(&mut self) {
         self.split = self.len();
     }
@@ -59,7 +59,7 @@ impl Packed {
         &self[..self.split]
     }
 
-    /// The part behind it.
+    /// Returns the second part.
     #[inline]
     pub(crate) fn second(&self) -> &[u8] {
         &self[self.split..]

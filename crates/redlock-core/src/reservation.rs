@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use crate::numbers::sixteen_digits;
 
-/// The number of a handle in shared queues: 16 hex digits, drawn once. It is no token, and holding
-/// it gives no right.
+/// The number of a handle in shared queues: 16 hex digits, drawn once. It is not a token, and
+/// grants no rights.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueTicket(u64);
 
@@ -14,17 +14,17 @@ impl QueueTicket {
     /// How many digits it has on the wire.
     pub const DIGITS: usize = 16;
 
-    /// The ticket with this number.
+    /// Creates the ticket with this number.
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
 
-    /// A ticket that nobody else has: 64 random bits.
+    /// Creates a unique ticket from 64 random bits.
     pub fn random() -> Self {
         Self(rand::random())
     }
 
-    /// The ticket as it is written.
+    /// Returns the ticket's hex digits.
     pub fn digits(self) -> [u8; Self::DIGITS] {
         let nibble = |at: usize| (self.0 >> (4 * (Self::DIGITS - 1 - at)) & 0xf) as usize;
         std::array::from_fn(|at| b"0123456789abcdef"[nibble(at)])
@@ -56,26 +56,27 @@ impl FromStr for QueueTicket {
     }
 }
 
-/// The value of a key that nobody holds, and that is kept for the next one in the queue.
+/// The value of a key that no client holds, and that is kept for the next client in the queue.
 ///
 /// A client that counts grants treats it as the key of another holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reservation {
-    /// Who was called; none at the masters that keep no queue for the key.
+    /// The called ticket. `None` at the masters that keep no queue for the key.
     pub ticket: Option<QueueTicket>,
 }
 
 impl Reservation {
-    /// The beginning of every reservation, and of no [`Token`](crate::Token). Fixed for ever: it is on the wire.
+    /// The beginning of every reservation, and of no [`Token`](crate::Token). Other clients know
+    /// it, so it never changes.
     pub const PREFIX: &'static str = "redlock-quorum:next:";
 
-    /// Whether a value is in the form of a reservation, which no token may have.
+    /// Returns `true` if a value is in the form of a reservation, which no token may have.
     pub fn is_one(value: &[u8]) -> bool {
         value.starts_with(Self::PREFIX.as_bytes())
     }
 
-    /// Reads the value of a key; none if it is no reservation. One that names no ticket of ours is
-    /// a reservation all the same.
+    /// Parses the value of a key. `None` if it is not a reservation. A reservation with an unknown
+    /// form of ticket is still a reservation.
     pub fn parse(value: &str) -> Option<Self> {
         let ticket = value.strip_prefix(Self::PREFIX)?;
         Some(Self { ticket: ticket.parse().ok() })

@@ -3,11 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// The name of what a lock protects: any bytes, [`Resource::LEN_MAX`] of them at most.
+/// The name of the thing that a lock protects: any bytes, up to [`Resource::LEN_MAX`] of them.
 ///
-/// Every string and byte string converts into one, so that `redlock.lock("orders:42")` reads
-/// well; the name is checked when the lock is asked for, and a bad one is answered with
-/// [`InvalidResource`].
+/// Every string and byte string converts into a resource, so that `redlock.lock("orders:42")` reads
+/// well. The request for the lock checks the name, and returns [`InvalidResource`] if it is bad.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Resource(Arc<[u8]>);
 
@@ -27,8 +26,8 @@ pub enum InvalidResource {
         /// How many bytes it has.
         len: usize,
     },
-    /// The name, or the prefix and the name together, contain what is kept for the library's own
-    /// keys.
+    /// The name, or the prefix and the name together, contain a part that is reserved for the
+    /// library's own keys.
     #[error(
         "the key contains \"{prefix}\", which is reserved; choose another name",
         prefix = Resource::RESERVED
@@ -44,15 +43,15 @@ impl Resource {
     /// Keys that contain this are kept for the library's own data.
     pub const RESERVED: &'static str = "redlock-quorum:";
 
-    /// The bytes of the name.
+    /// Returns the bytes of the name.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Says whether this name may be used.
+    /// Checks whether this name may be used.
     ///
     /// # Errors
-    /// [`InvalidResource`] when it is empty, too long or reserved.
+    /// Returns [`InvalidResource`] if it is empty, too long or reserved.
     pub fn check(&self) -> Result<(), InvalidResource> {
         match self.0.len() {
             0 => Err(InvalidResource::Empty),
@@ -62,14 +61,14 @@ impl Resource {
         }
     }
 
-    /// Whether a key, or a part of one, is kept for the library's own data.
+    /// Returns `true` if a key, or a part of one, is reserved for the library's own data.
     pub fn is_reserved(key: &[u8]) -> bool {
         let reserved = Self::RESERVED.as_bytes();
-        // The first byte is compared by itself: it decides nearly always, and each request asks.
+        // Every request runs this check, and comparing the first byte nearly always decides it.
         key.windows(reserved.len()).any(|part| part[0] == reserved[0] && part == reserved)
     }
 
-    /// The Redis key of this resource in the namespace of `prefix`.
+    /// Returns the Redis key of this resource in the namespace of `prefix`.
     pub fn key(&self, prefix: &[u8]) -> Arc<[u8]> {
         if prefix.is_empty() { self.0.clone() } else { [prefix, &self.0].concat().into() }
     }

@@ -14,7 +14,7 @@ pub enum ServerError {
     Unusable,
     /// The key is of another type.
     WrongType,
-    /// The server is no master any more: `READONLY`, `MASTERDOWN`.
+    /// The server is no longer a master: `READONLY`, `MASTERDOWN`.
     Demoted,
     /// The server does not have the script.
     NoScript,
@@ -57,8 +57,8 @@ impl ServerError {
         known.map_or(Self::Other, |(_, meaning)| *meaning)
     }
 
-    /// Returns `true` if the error comes again until a person changes something. An error that is
-    /// not known is taken for one that passes, so a lock is tried again.
+    /// Returns `true` if the error will recur until an operator changes something. An unknown error
+    /// is treated as temporary, so the lock is tried again.
     pub fn lasts(self) -> bool {
         match self {
             Self::LogIn
@@ -77,8 +77,8 @@ impl ServerError {
         }
     }
 
-    /// Returns `true` if the error is known to go away by itself. An error that is not known is
-    /// taken for one that lasts, so a feature that was tried is not used.
+    /// Returns `true` if the error is known to go away by itself. An unknown error is treated as
+    /// lasting, so the tested feature is not used.
     pub fn passes(self) -> bool {
         matches!(self, Self::Demoted | Self::Loading | Self::Busy | Self::Refusing)
     }

@@ -1,8 +1,9 @@
-//! `SharedQueue`: where handles of many processes wait for one key, at the master where they meet.
+//! `SharedQueue`: the queue in which handles of many processes wait for one key, at the master
+//! where they meet.
 //!
-//! The queue decides *when* a handle asks, and never *who* holds: its contents are no lock, and
-//! losing them costs only time. A released key is kept for the next ticket by a `Reservation`, a
-//! short-lived value that is no token.
+//! The queue decides only *when* a handle tries, and never *who* holds. Its contents are not locks,
+//! and losing them costs only time. A `Reservation`, a short-lived value that is not a token, keeps
+//! a released key for the next ticket.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,44 +19,45 @@ pub struct SharedQueue {
 }
 
 impl SharedQueue {
-    /// The part of a queue's key between the prefix and the name. Fixed for ever.
+    /// The part of a queue's key between the prefix and the name. It never changes.
     pub const PREFIX: &'static str = "redlock-quorum:1:queue:";
-    /// The part of a ticket's channel between the prefix and the ticket. Fixed for ever.
+    /// The part of a ticket's channel between the prefix and the ticket. It never changes.
     pub const CHANNEL: &'static str = "redlock-quorum:1:go:";
     /// How long a queue stays after the last ticket entered, in milliseconds.
     pub const EXPIRY_MS: u64 = 3_000;
     /// The largest number of tickets in one queue: further tickets are refused without a place.
     pub const LEN_MAX: u32 = 10_000;
-    /// How many tickets that nobody listens for are dropped in one request, at most.
+    /// The largest number of tickets without a listener that one request drops.
     pub const DROPS_MAX: u32 = 64;
 
-    /// The queue of the resource `name` in the namespace of `prefix`, for the handle with `ticket`.
+    /// Creates the queue of the resource `name` in the namespace of `prefix`, for the handle with
+    /// `ticket`.
     pub fn new(prefix: &[u8], name: &Resource, ticket: QueueTicket) -> Self {
         let key = Self::key_of(prefix, name);
         Self { key, channels: [prefix, Self::CHANNEL.as_bytes()].concat().into(), ticket }
     }
 
-    /// The key of the queue of `name`: a sorted set.
+    /// Returns the key of the queue of `name`: a sorted set.
     pub fn key_of(prefix: &[u8], name: &Resource) -> Arc<[u8]> {
         [prefix, Self::PREFIX.as_bytes(), name.as_bytes()].concat().into()
     }
 
-    /// The key of the queue.
+    /// Returns the key of the queue.
     pub fn key(&self) -> &[u8] {
         &self.key
     }
 
-    /// How the channels of all tickets of the namespace begin.
+    /// Returns the beginning that the channels of all tickets of the namespace share.
     pub fn channels(&self) -> &[u8] {
         &self.channels
     }
 
-    /// The ticket of the handle.
+    /// Returns the ticket of the handle.
     pub fn ticket(&self) -> QueueTicket {
         self.ticket
     }
 
-    /// The channel on which the handle is called.
+    /// Returns the channel on which the handle is called.
     pub fn channel(&self) -> Vec<u8> {
         [&self.channels[..], self.ticket.to_string().as_bytes()].concat()
     }
@@ -72,8 +74,8 @@ impl fmt::Debug for SharedQueue {
 pub struct Entry {
     /// The queue.
     pub queue: SharedQueue,
-    /// The token for the key if it is this handle's turn, and its expiry in milliseconds; `None` to
-    /// ask only for a place in the queue, or only to read.
+    /// The token for the key if it is this handle's turn, and its expiry in milliseconds. `None` to
+    /// only take a place in the queue, or only to read.
     pub ask: Option<(Token, u64)>,
     /// For how long it has waited by its own clock, in microseconds: the longest wait is first.
     pub waited_us: u64,
@@ -86,32 +88,32 @@ pub struct Entry {
 pub struct Exit {
     /// The queue.
     pub queue: SharedQueue,
-    /// The token with which the key was asked for or is held; `None` if it was not asked for.
+    /// The token with which the handle requested or holds the key. `None` if it never requested it.
     pub token: Option<Token>,
-    /// Whether the handle's ticket, and a reservation for it, are to be given up, too.
+    /// Whether to also give up the handle's ticket, and a reservation for it.
     pub gives_up_place: bool,
     /// How long a reservation for the next ticket stays, in milliseconds.
     pub reservation_ms: u64,
-    /// What is left behind.
+    /// The reason for leaving.
     pub leaving: Leaving,
 }
 
 /// The state in which a handle leaves a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Leaving {
-    /// A lease is over: the key is reserved for the next one, who is called. Where another token has
-    /// the key, the first in the queue gets the call [try](Call::Try).
+    /// A lease is over. The key is reserved for the next ticket, which is called. If another token
+    /// has the key, the first ticket in the queue gets the call [try](Call::Try).
     Done,
-    /// A lease is over: the key is free for everybody, and the first in the queue gets the call to
-    /// [try](Call::Try).
+    /// A lease is over. The key is free for every client, and the first ticket in the queue gets
+    /// the call to [try](Call::Try).
     Open,
-    /// An attempt is over that did not become a lease: as [`Done`](Self::Done), but where another
-    /// token has the key, nobody gets a call to try.
+    /// An attempt is over without a lease. Same as [`Done`](Self::Done), except that no ticket is
+    /// called if another token has the key.
     Undo,
 }
 
 impl Leaving {
-    /// The word on the wire.
+    /// Returns the word in the request.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -128,8 +130,8 @@ pub struct Queued {
     /// includes the one that was called. Tickets of handles that are gone count until they are
     /// dropped.
     pub waiters: u32,
-    /// How many stand before this handle; `None` if it has no place, such as after an exit, after
-    /// an entry that was granted, and where the queue is full.
+    /// The number of tickets ahead of this handle. `None` if it has no place, such as after an
+    /// exit, after a granted entry, and if the queue is full.
     pub rank: Option<u32>,
 }
 
@@ -140,13 +142,13 @@ pub enum Call {
     Go,
     /// The one before it was called, or has given up while the key was taken: it is the next.
     Next,
-    /// The key may be free, and is reserved for nobody.
+    /// The key may be free, and is not reserved.
     Try,
 }
 
 impl Call {
-    /// The call, and the key it is about, in a message on the channel of a ticket; `None` for a
-    /// message in another form.
+    /// Parses a message on the channel of a ticket into the call and its key. `None` for a message
+    /// in another form.
     pub fn parse(message: &[u8]) -> Option<(Self, &[u8])> {
         [Self::Go, Self::Next, Self::Try].into_iter().find_map(|call| {
             let rest = message.strip_prefix(call.word().as_bytes())?.strip_prefix(b" ")?;
@@ -154,7 +156,7 @@ impl Call {
         })
     }
 
-    /// The word on the wire.
+    /// Returns the word in the message.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Go => "go",

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::{Answer, Call, Cause, Facts, Instant, Vote};
 
-/// Where votes and node events go: one place for all masters of a handle.
+/// The receiver of votes and node events, one for all masters of a handle.
 ///
 /// It is called where replies are read, on any thread: it must not block, and it must not call
 /// back into the node.
@@ -26,7 +26,7 @@ pub trait Sink: Send + Sync {
 /// An event of a node's connection.
 ///
 /// On each connection the order is: [`Up`](Self::Up), then votes and pushes in the order in which
-/// the server sent them, then *unknown* votes for all that is still unanswered, then
+/// the server sent them, then *unknown* votes for all unanswered requests, then
 /// [`Down`](Self::Down).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -37,7 +37,7 @@ pub enum NodeEvent {
     Down {
         /// Why.
         cause: Cause,
-        /// A new connection is being made at this moment, without a pause before it.
+        /// A new connection is being made without a pause.
         retries_now: bool,
     },
     /// The server pushed that a watched key has changed.
@@ -45,15 +45,15 @@ pub enum NodeEvent {
     /// The handle was called from the [shared queue](crate::SharedQueue) of this key. It may be a call
     /// for an earlier wait.
     Called(Call, Arc<[u8]>),
-    /// The shared queue cannot be used over this connection any more, with the server's reason: a
+    /// The shared queue can no longer be used over this connection, with the server's reason: a
     /// right was taken away, or `SUBSCRIBE` was refused. See [`Facts::no_queue`].
     NoQueue(String),
     /// The data of the server may be gone: it pushed `invalidate` without a key, or a ballot found
     /// no member.
     DataLost,
-    /// How many members the ballot set of the `run` of [`Facts::record`] has; where there is no
-    /// `run`, and the client has a quarantine, the set of clients without one, if there is one.
-    /// Asked for on each new connection, behind the handshake; nothing waits for it.
+    /// The number of members in the ballot set of the `run` of [`Facts::record`]. Without a `run`,
+    /// a client with a quarantine counts the set of clients without one, if there is one. Requested
+    /// on each new connection after the handshake. Nothing waits for it.
     Members(u32),
 }
 
@@ -68,14 +68,14 @@ pub struct VoteSlot {
 }
 
 impl VoteSlot {
-    /// A slot for the answer of `master` to the request `ticket`, which is handed over no earlier
-    /// than `sent_at`.
+    /// Creates a slot for the answer of `master` to the request `ticket`, which is submitted no
+    /// earlier than `sent_at`.
     #[inline]
     pub fn new(sink: Arc<dyn Sink>, master: usize, ticket: u128, sent_at: Instant) -> Self {
         Self { sink: Some(sink), master, ticket, sent_at }
     }
 
-    /// When the request was made, on our clock.
+    /// Returns when the request was made, by this process's clock.
     pub fn sent_at(&self) -> Instant {
         self.sent_at
     }
@@ -107,8 +107,8 @@ impl Drop for VoteSlot {
     }
 }
 
-/// Votes that are cast together, because their replies were read together: the sink takes all of
-/// them at a time. Those that are left when it is dropped are cast, too.
+/// Votes that are cast together, because their replies were read together and the sink should
+/// receive them in one call. Dropping it casts the remaining votes.
 #[derive(Default)]
 #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only a real master needs it"))]
 pub(crate) struct Batch {
@@ -134,7 +134,7 @@ impl Batch {
         }
     }
 
-    /// Casts what was added so far.
+    /// Casts the votes added so far.
     pub(crate) fn cast(&mut self) {
         if let Some(sink) = self.sink.as_ref().filter(|_| !self.votes.is_empty()) {
             sink.votes(&mut self.votes);
@@ -159,7 +159,7 @@ impl fmt::Debug for VoteSlot {
     }
 }
 
-/// Where a node reports what happens to its connection.
+/// The channel through which a node reports the state of its connection.
 #[derive(Clone)]
 pub struct Events {
     sink: Arc<dyn Sink>,

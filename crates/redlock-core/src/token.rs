@@ -11,14 +11,14 @@ use crate::Reservation;
 
 /// The random value that signs one attempt to acquire: the value of the key on every master.
 ///
-/// A UUID v7 as text, then `/label` where a [`Label`] was set. Its 74 random bits are fresh from the
-/// operating system's generator, safe over a fork; its milliseconds are for people that ask since
-/// when a lock is held, and nothing relies on them. Every attempt has a token of its own: with a
-/// reused one, a late release of one attempt would delete the key of the next.
+/// A UUID v7 as text, then `/label` if a [`Label`] was set. Its 74 random bits are fresh from the
+/// operating system's generator, safe over a fork. Its milliseconds show since when a lock is held,
+/// and nothing relies on them. Every attempt has its own token, because with a reused token, a late
+/// release of one attempt would delete the key of the next.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Token(Text);
 
-/// A token without a label needs no memory of its own.
+/// A token without a label needs no allocation.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Text {
     /// Every text of this length.
@@ -48,7 +48,7 @@ impl Token {
     /// The largest number of bytes in a token that is read back from text.
     pub const LEN_MAX: usize = 256;
 
-    /// A token that has never been used before.
+    /// Creates a token that has never been used before.
     pub fn random(label: Option<&Label>) -> Self {
         let mut buffer = Uuid::encode_buffer();
         let uuid: &str = unique().hyphenated().encode_lower(&mut buffer);
@@ -58,11 +58,12 @@ impl Token {
         }
     }
 
-    /// The token that a text stands for, such as one that another process printed.
+    /// Parses a token, such as one printed by another process.
     ///
     /// # Errors
-    /// [`InvalidToken`] when the text is empty, too long, has spaces or control characters, or begins
-    /// as a [`Reservation`] does: that is nobody's, and nobody extends or releases it as a token.
+    /// Returns [`InvalidToken`] if the text is empty, too long, has spaces or control characters,
+    /// or begins like a [`Reservation`], which no client holds and which must not be extended or
+    /// released as a token.
     pub fn parse(text: &str) -> Result<Self, InvalidToken> {
         let fits = (1..=Self::LEN_MAX).contains(&text.len());
         let clean = text.chars().all(|c| !c.is_control() && !c.is_whitespace());
@@ -70,7 +71,7 @@ impl Token {
         if fits && clean && !is_nobodys { Ok(Self(text.into())) } else { Err(InvalidToken) }
     }
 
-    /// The whole token as text.
+    /// Returns the whole token as text.
     pub fn as_str(&self) -> &str {
         match &self.0 {
             // It was made of a text.
@@ -79,7 +80,7 @@ impl Token {
         }
     }
 
-    /// The token as bytes.
+    /// Returns the token as bytes.
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
             Text::Short(bytes) => bytes,
@@ -87,15 +88,16 @@ impl Token {
         }
     }
 
-    /// The label of the client that made the token; `None` if it set none, or the token is not in
-    /// the form of this library.
+    /// Returns the label of the client that made the token. `None` if it set none, or the token is
+    /// not in the form of this library.
     pub fn label(&self) -> Option<&str> {
         let (_, label) = self.parts()?;
         label
     }
 
-    /// When it was made, by the clock of the host that made it: about when its lock was taken.
-    /// `None` for a token without a time: one of another client, or a UUID of another version.
+    /// Returns when the token was made, by the clock of the host that made it. This is about when
+    /// its lock was acquired. `None` for a token without a time, from another kind of client or
+    /// another UUID version.
     pub fn made_at(&self) -> Option<SystemTime> {
         let (uuid, _) = self.parts()?;
         // The first 48 bits of the sixteen bytes are the milliseconds.
@@ -104,7 +106,8 @@ impl Token {
         is_timed.then(|| UNIX_EPOCH + Duration::from_millis(millis))
     }
 
-    /// The UUID, and the label behind it; none for the token of another client.
+    /// Returns the UUID and the label that follows it. `None` for the token of another kind of
+    /// client.
     fn parts(&self) -> Option<(Uuid, Option<&str>)> {
         let (uuid, label) = match self.as_str().split_once('/') {
             Some((uuid, label)) if Label::is_one(label) => (uuid, Some(label)),
@@ -117,8 +120,8 @@ impl Token {
     }
 }
 
-/// The text of a new token with a label. Most have one, so it is put together on the stack, and its
-/// one allocation is that of the token.
+/// Formats a new token with a label. Most tokens have a label, so the text is assembled on the
+/// stack, and storing it is the only allocation.
 fn labelled(uuid: &str, label: &Label) -> Text {
     let (slash, label) = (uuid.len(), label.as_str().as_bytes());
     let end = slash + 1 + label.len();
@@ -151,7 +154,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// A name for people who ask who holds a lock; never compared, never trusted.
+/// A display name for the holder of a lock. It is never compared and never trusted.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Label(Arc<str>);
 
@@ -172,11 +175,11 @@ impl Label {
         if Self::is_one(text) { Ok(Self(text.into())) } else { Err(InvalidLabel(text.into())) }
     }
 
-    /// The label that is nearest to a text: what no label can have becomes `-`, and what is too long
-    /// is cut off.
+    /// Returns the label nearest to a text: invalid characters become `-`, and a long text is cut
+    /// off.
     ///
     /// # Errors
-    /// [`InvalidLabel`] when the text is empty.
+    /// Returns [`InvalidLabel`] if the text is empty.
     pub fn nearest(text: &str) -> Result<Self, InvalidLabel> {
         let one = |c: char| if Self::may_have(c) { c } else { '-' };
         Self::parse(&text.chars().map(one).take(Self::LEN_MAX).collect::<String>())
@@ -190,7 +193,7 @@ impl Label {
         c.is_ascii_alphanumeric() || "._@:-".contains(c)
     }
 
-    /// The label as text.
+    /// Returns the label as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

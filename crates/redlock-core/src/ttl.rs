@@ -7,8 +7,8 @@ use crate::duration::spelled;
 
 /// How long a lease lasts without extension, in whole milliseconds.
 ///
-/// Two durations follow from it and must not be confused: [`Ttl::px`] is what is sent to Redis,
-/// [`Ttl::validity`] is what the holder may count on.
+/// Two durations follow from it and must not be confused: [`Ttl::px`] is sent to Redis, and
+/// [`Ttl::validity`] is the time on which the holder can rely.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ttl {
     millis: u64,
@@ -21,7 +21,7 @@ pub enum InvalidTtl {
     /// Shorter than [`Ttl::MIN`].
     #[error("a TTL must be at least {1} (got {0})", spelled(*.ttl), spelled(Ttl::MIN))]
     TooShort {
-        /// What was asked for.
+        /// The requested TTL.
         ttl: Duration,
     },
     /// Longer than the namespace allows.
@@ -32,7 +32,7 @@ pub enum InvalidTtl {
         spelled(*.ttl), spelled(*.max)
     )]
     TooLong {
-        /// What was asked for.
+        /// The requested TTL.
         ttl: Duration,
         /// The largest TTL in this namespace.
         max: Duration,
@@ -47,10 +47,10 @@ impl Ttl {
     /// small TTLs. The author's reference implementation takes the same two.
     pub const GRANULARITY: Duration = Duration::from_millis(2);
 
-    /// Checks a duration against [`Ttl::MIN`] and `max`; a part of a millisecond is cut off.
+    /// Checks a duration against [`Ttl::MIN`] and `max`. Parts of a millisecond are cut off.
     ///
     /// # Errors
-    /// [`InvalidTtl`] with the limit that was passed.
+    /// Returns [`InvalidTtl`] with the violated limit.
     pub fn new(ttl: Duration, max: Duration) -> Result<Self, InvalidTtl> {
         if ttl < Self::MIN {
             return Err(InvalidTtl::TooShort { ttl });
@@ -61,13 +61,13 @@ impl Ttl {
         }
     }
 
-    /// The TTL itself.
+    /// Returns the TTL itself.
     pub fn get(self) -> Duration {
         Duration::from_millis(self.millis)
     }
 
-    /// The time that a holder may count on, from before the request was handed to the socket: the
-    /// TTL less 1 % for clocks that run at different rates, less [`Ttl::GRANULARITY`].
+    /// Returns the time on which a holder can rely, measured from before the request reached the
+    /// socket: the TTL less 1% for clocks that run at different rates, less [`Ttl::GRANULARITY`].
     ///
     /// The rule is step 3 of the algorithm on Redis's "Distributed Locks" page, with the drift of
     /// the author's reference implementation.
@@ -77,10 +77,10 @@ impl Ttl {
         Duration::from_micros(self.millis * 990) - Self::GRANULARITY
     }
 
-    /// The `PX` that is sent to Redis, in milliseconds: the TTL plus `guard`, rounded up.
+    /// Returns the `PX` for Redis, in milliseconds: the TTL plus `guard`, rounded up.
     ///
-    /// Redis expires by wall clock, and a time daemon may step or slew that clock by more than
-    /// the 1 % of [`Ttl::validity`]; the guard covers a correction of up to its own length.
+    /// Redis expires by wall clock, and a time daemon may step or slew that clock by more than the
+    /// 1% of [`Ttl::validity`]. The guard covers a correction of up to its own length.
     pub fn px(self, guard: Duration) -> u64 {
         let part = u64::from(guard.subsec_nanos().div_ceil(1_000_000));
         let guard = guard.as_secs().saturating_mul(1_000).saturating_add(part);

@@ -12,18 +12,19 @@ use crate::{Balloted, Cause, Instant, Marked, Queued, Reservation};
 #[non_exhaustive]
 pub enum Verdict {
     /// Acquire, enter, take: the key was free, or reserved for us, and is ours now. Extend: it is
-    /// ours, and its expiry was extended. Release, leave, reserve: the key was ours, and is not any
-    /// more. A mark: it was read or raised. Waiters: they were counted. Admission: it was answered.
+    /// ours, and its expiry was extended. Release, leave, reserve: the key was ours, and no longer
+    /// is. A mark: it was read or raised. Waiters: they were counted. Admission: it was answered.
     Granted,
-    /// Acquire and ballot: the key is ours, and the ballot was refused, because the master has
-    /// accepted one that is not smaller.
+    /// Acquire and ballot: the key is ours, but the ballot was refused, because the master has
+    /// accepted an equal or larger ballot.
     BallotRefused,
-    /// Another holds the key, or it is [reserved](Self::reservation).
+    /// Another client holds the key, or it is [reserved](Self::reservation).
     Held {
-        /// The value of the key as text, its first 512 bytes at most; `None` if the master was not
-        /// asked for it, and where the key is of another type and so cannot be a lock.
+        /// The value of the key as text, at most its first 512 bytes. `None` if the request does
+        /// not read it, and if the key is of another type and so cannot be a lock.
         token: Option<String>,
-        /// How long until the key expires; `None` if that was not asked, or has no end.
+        /// The time until the key expires. `None` if the request does not read it, or the key never
+        /// expires.
         ttl: Option<Duration>,
     },
     /// Extend: there is no such key. Release, leave, reserve: the key is not ours.
@@ -40,8 +41,8 @@ impl Verdict {
     /// A refusal without the holder of the key: the answer to `SET NX`.
     pub const HELD: Self = Self::Held { token: None, ttl: None };
 
-    /// The reservation that the key's value is, where nobody holds it and it is kept for the next
-    /// one in its [queue](crate::SharedQueue).
+    /// Returns the reservation in the key's value, if no client holds the key and it is kept for
+    /// the next client in its [queue](crate::SharedQueue).
     pub fn reservation(&self) -> Option<Reservation> {
         match self {
             Self::Held { token: Some(value), .. } => Reservation::parse(value),
@@ -49,12 +50,12 @@ impl Verdict {
         }
     }
 
-    /// Whether the master answered that it did not carry out the request.
+    /// Returns `true` if the master answered that it did not carry out the request.
     pub fn is_refusal(&self) -> bool {
         matches!(self, Self::Held { .. } | Self::NotOurs)
     }
 
-    /// Whether the master itself has answered, one way or the other.
+    /// Returns `true` if the master itself has answered, one way or the other.
     pub fn is_clear(&self) -> bool {
         !matches!(self, Self::Unknown(_) | Self::Pending)
     }
@@ -87,22 +88,22 @@ pub struct Answer {
     /// Whether the request may have reached the master. Only a node that *knows* it was never
     /// handed to a socket may set false: then there is nothing to clean up.
     pub sent: bool,
-    /// Its answer about the ballot or the score, if it was asked for one.
+    /// Its answer about the ballot or the score, if the request has one.
     pub balloted: Option<Balloted>,
-    /// Its mark, if it was asked for one.
+    /// Its mark, if the request is about one.
     pub marked: Option<Box<Marked>>,
-    /// Its answer about the shared queue, if it was asked about one and did not answer with an
+    /// Its answer about the shared queue, if the request is about one and was not answered with an
     /// error.
     pub queued: Option<Queued>,
-    /// The key was set, or is there, though the verdict is *unknown*: the rest of what was asked
-    /// went wrong. It must be released.
+    /// The key was set, or exists, although the verdict is *unknown*, because another part of the
+    /// request failed. It must be released.
     pub key_set: bool,
-    /// Its answer about its admission, if it was asked about that.
+    /// Its answer about its admission, if the request is about that.
     pub admission: Option<Box<AdmissionReply>>,
 }
 
 impl Answer {
-    /// The answer of a master that was asked.
+    /// Creates the answer to a sent request.
     pub fn new(verdict: Verdict) -> Self {
         Self {
             verdict,
@@ -130,12 +131,12 @@ impl Answer {
         Self { queued: Some(queued), ..self }
     }
 
-    /// Marks the answer as that of a master that holds our key although the verdict is *unknown*.
+    /// Marks the answer of a master that holds our key although the verdict is *unknown*.
     pub fn with_key_set(self) -> Self {
         Self { key_set: true, ..self }
     }
 
-    /// The answer to [`Op::admission`](crate::Op::admission).
+    /// Creates the answer to [`Op::admission`](crate::Op::admission).
     pub fn of_admission(reply: Result<AdmissionReply, Cause>) -> Self {
         match reply {
             Ok(reply) => Self { admission: Some(Box::new(reply)), ..Self::granted() },
@@ -143,9 +144,9 @@ impl Answer {
         }
     }
 
-    /// The answer to [`Op::admission`](crate::Op::admission). With an error, it is not known
-    /// whether the request was carried out, unless [`Cause::is_error_reply`], and then nothing was
-    /// written that matters.
+    /// Returns the answer to [`Op::admission`](crate::Op::admission). After an error, it is unknown
+    /// whether the request was carried out. If [`Cause::is_error_reply`], nothing that matters was
+    /// written.
     pub fn into_admission(self) -> Result<AdmissionReply, Cause> {
         match (self.admission, self.verdict) {
             (Some(reply), _) => Ok(*reply),
@@ -154,27 +155,29 @@ impl Answer {
         }
     }
 
-    /// The master did what it was asked.
+    /// Creates the answer of a master that carried out the request.
     pub fn granted() -> Self {
         Self::new(Verdict::Granted)
     }
 
-    /// Another holds the key. Its value and its remaining expiry follow if they were asked for.
+    /// Creates the answer of a master on which another client holds the key. Includes the key's
+    /// value and remaining expiry if the request read them.
     pub fn held(value: Option<&[u8]>, ttl: Option<Duration>) -> Self {
         Self::new(Verdict::Held { token: value.map(readable), ttl })
     }
 
-    /// The request was handed over and its outcome is not known.
+    /// Creates the answer for a submitted request with an unknown outcome.
     pub fn unknown(cause: Cause) -> Self {
         Self::new(Verdict::Unknown(cause))
     }
 
-    /// The request was never handed over: it has no effect.
+    /// Creates the answer for a request that was never sent and so has no effect.
     pub fn unsent(cause: Cause) -> Self {
         Self { sent: false, ..Self::unknown(cause) }
     }
 
-    /// Whether the answer comes from the master itself: only then its latency counts.
+    /// Returns `true` if the answer comes from the master itself, so that its latency is
+    /// meaningful.
     pub fn is_reply(&self) -> bool {
         match &self.verdict {
             Verdict::Unknown(cause) => self.sent && cause.is_error_reply(),
@@ -183,7 +186,7 @@ impl Answer {
     }
 }
 
-/// A key's value as text; other clients write any bytes.
+/// Returns a key's value as text. Other clients can write any bytes.
 fn readable(value: &[u8]) -> String {
     match str::from_utf8(value) {
         Ok(text) if !text.chars().any(char::is_control) => text.to_owned(),
@@ -209,7 +212,7 @@ pub struct Vote {
 }
 
 impl Vote {
-    /// The answer of `master` to a request that was made at `sent_at` and never submitted.
+    /// Creates the answer of `master` to a request that was made at `sent_at` and never submitted.
     pub fn new(master: usize, ticket: u128, sent_at: Instant, answer: Answer) -> Self {
         Self { master, ticket, sent_at, read_at: None, answer }
     }

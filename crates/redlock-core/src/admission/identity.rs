@@ -1,4 +1,4 @@
-//! Who a master is: the process, and the history that its data comes from.
+//! The identity of a master: its process, and the history of its data.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,18 +11,19 @@ pub struct RunId([u8; BYTES]);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReplId([u8; BYTES]);
 
-/// The identity with which a master is admitted. As text: the 40 digits of the process; where there
+/// The identity with which a master is admitted. Its text is the 40 digits of the process. If there
 /// is a history, a colon and its 40 digits follow.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity {
     /// The process.
     pub run: RunId,
-    /// Where its data came from: given while `second_repl_offset` is not -1. Such a master was a
-    /// replica, or was started from a snapshot of one, and keeps its `run_id` all the same.
+    /// The history of the data, reported while `second_repl_offset` is not -1. A master with one
+    /// was a replica, or was started from a replica's snapshot. In both cases it keeps its
+    /// `run_id`.
     pub replid: Option<ReplId>,
 }
 
-/// This is no identity: not 40 lower-case hex digits, nor 40 of them, a colon and 40 more.
+/// The text is neither 40 lower-case hex digits, nor 40 of them, a colon and 40 more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no identity of a server: it must be 40 lower-case hex digits")]
 pub struct InvalidIdentity;
@@ -30,7 +31,7 @@ pub struct InvalidIdentity;
 const BYTES: usize = 20;
 
 impl RunId {
-    /// The process of these digits, two in a byte.
+    /// Creates the id of a process from its digits, two per byte.
     pub const fn new(bytes: [u8; BYTES]) -> Self {
         Self(bytes)
     }
@@ -42,19 +43,20 @@ impl RunId {
 }
 
 impl ReplId {
-    /// The history of these digits, two in a byte.
+    /// Creates the id of a history from its digits, two per byte.
     pub const fn new(bytes: [u8; BYTES]) -> Self {
         Self(bytes)
     }
 }
 
 impl Identity {
-    /// A master that was never a replica.
+    /// Creates the identity of a master that was never a replica.
     pub const fn of(run: RunId) -> Self {
         Self { run, replid: None }
     }
 
-    /// Whether a record made for `self` is valid for a master whose identity is `present` now.
+    /// Returns `true` if a record made for `self` is valid for a master whose current identity is
+    /// `present`.
     ///
     /// A server stops reporting that it was a replica after `repl-backlog-ttl`. Therefore `R:X`
     /// covers `R`, `R` never covers `R:X`, and no history covers another one.
@@ -62,8 +64,8 @@ impl Identity {
         self.run == present.run && (present.replid.is_none() || self.replid == present.replid)
     }
 
-    /// The name of the ballot set of a master with this identity: the first 16 digits of the
-    /// process; where there is a history, a dot and the first 16 of its digits follow.
+    /// Returns the name of the ballot set of a master with this identity: the first 16 digits of
+    /// the process. If there is a history, a dot and the first 16 of its digits follow.
     pub fn set_name(self) -> String {
         let digits = |text: String| text[..SET_DIGITS].to_owned();
         let run = digits(self.run.to_string());

@@ -3,15 +3,15 @@
 //!
 //! # On the server
 //!
-//! A namespace is a prefix. Each master keeps two kinds of keys for it, behind the prefix:
+//! A namespace is a prefix. Each master stores two kinds of keys under it:
 //!
 //! - `redlock-quorum:1`, a hash: the [`Record`].
 //! - `redlock-quorum:1:ballots:ID`, a sorted set of 1,024 members `0` to `1023`. `ID` is made of
 //!   `run`, see [`Identity::set_name`].
 //!
 //! Clients without quarantine have one set without `ID`, `redlock-quorum:1:ballots`. The two do not
-//! mix: where it is, nothing is begun and nothing is admitted, but by a person's [`Init`] or
-//! [`Remove`].
+//! mix: while this set exists, no quarantine starts and no master is admitted, except by an
+//! operator's [`Init`] or [`Remove`].
 
 mod identity;
 mod op;

@@ -11,14 +11,14 @@ use crate::numbers::{Millis, Score};
 /// A request that is not about one lock's key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum AdmissionOp {
-    /// Read who the master is, its TIME, its role and the record, behind everything that was
-    /// submitted so far; then count members. Answered with [`AdmissionReply::Facts`].
+    /// Read the master's identity, TIME, role and record, after everything submitted so far, and
+    /// then count members. Answered with [`AdmissionReply::Facts`].
     ReadFacts,
     /// Read TIME and the process that reports it. Answered with [`AdmissionReply::Time`].
     ReadTime,
     /// Read the highest score below 2^53 of the set with this identity in its name, or of the set
-    /// of clients without quarantine; and behind it all that [`AdmissionOp::ReadFacts`] reads, but the
-    /// members. Answered with [`AdmissionReply::Scores`].
+    /// of clients without quarantine, and then everything that [`AdmissionOp::ReadFacts`] reads
+    /// except the members. Answered with [`AdmissionReply::Scores`].
     ReadScores(Option<Identity>),
     /// Make the ballot set of clients without quarantine, with one member, unless it has that one:
     /// a client that sends no ballots shows by it that it uses the namespace. Answered with
@@ -39,7 +39,7 @@ pub enum AdmissionOp {
 /// *Begin*: puts a master into quarantine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Begin {
-    /// The record that was read. If the record has changed since, nothing is written.
+    /// The record as this client read it. If it has changed since, nothing is written.
     pub expect: Seen,
     /// The identity that this connection read.
     pub identity: Identity,
@@ -48,9 +48,9 @@ pub struct Begin {
     /// The longest TTL that a lock may have had, as far as this client knows. A quarantine that is
     /// under way with a shorter one becomes longer.
     pub max_ttl: Millis,
-    /// The record that was read is older than one that this client has read before of the same
-    /// process: a copy of the data was put back. The record proves nothing about the data then, so
-    /// the quarantine begins whether or not this record is admitted, or has a quarantine.
+    /// The record is older than a record that this client has read before from the same process,
+    /// because a copy of the data was restored. Such a record proves nothing about the data, so the
+    /// quarantine begins whether or not this record is admitted, or has a quarantine.
     pub is_outdated: bool,
     /// TIME of this master until which the script may act. A record does not show its age: an empty
     /// record may be from before a loss or from after it. After `until` the script writes nothing.
@@ -73,14 +73,14 @@ pub struct Note {
 pub enum Way {
     /// It has known the nonce for the whole length, by its own clock.
     Known,
-    /// The clock of another master has gone on by twice the length since its note.
+    /// The clock of another master has advanced by twice the length since its note.
     Noted,
 }
 
 /// *Admit*: ends a quarantine.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Admit {
-    /// The quarantine that is over.
+    /// The quarantine to end.
     pub nonce: Nonce,
     /// The identity that this connection read.
     pub identity: Identity,
@@ -95,14 +95,14 @@ pub struct Admit {
     pub until: Millis,
 }
 
-/// *Init*: a person states that no lock of a former incarnation is alive.
+/// *Init*: an operator asserts that no lock of an earlier incarnation is still held.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Init {
-    /// The record that was read. If the record has changed since, nothing is written.
+    /// The record as this client read it. If it has changed since, nothing is written.
     pub expect: Seen,
     /// The identity that this connection read.
     pub identity: Identity,
-    /// The name of this `init`, where it admits.
+    /// The name of this `init`, if it admits.
     pub nonce: Nonce,
     /// The longest TTL that any client of the namespace may use.
     pub max_ttl: Millis,
@@ -130,14 +130,14 @@ pub struct SetChange {
     pub to: RecordedSet,
 }
 
-/// *Remove*: what a client without quarantine does to the record of those that have one.
+/// *Remove*: the change that a client without quarantine makes to the record of clients with one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Remove {
-    /// The record that was read. If the record has changed since, nothing is written.
+    /// The record as this client read it. If it has changed since, nothing is written.
     pub expect: Seen,
-    /// `None`: only the record of a master that was never admitted is removed. `Some`: any record
-    /// is removed with its ballot sets, because a person ordered it; and no member of the set of
-    /// clients without quarantine is below this, nor below any score that was found here.
+    /// `None` removes only the record of a master that was never admitted. `Some` removes any
+    /// record and its ballot sets, because an operator ordered it, and raises every member of the
+    /// set of clients without quarantine to this score at least, and to every score found here.
     pub start: Option<Score>,
     /// See [`Begin::until`].
     pub until: Millis,
@@ -178,11 +178,10 @@ pub enum Outcome {
 pub enum AdmissionReply {
     /// To [`AdmissionOp::ReadFacts`].
     Facts {
-        /// What the server reports about itself now.
+        /// The server's own report.
         facts: Facts,
-        /// How many members the set of `run` has; where there is no `run`, and the client has a
-        /// quarantine, the set of clients without one. `None` if the user lacks the right to
-        /// `ZCARD`.
+        /// The number of members in the set of `run`. Without a `run`, a client with a quarantine
+        /// counts the set of clients without one. `None` if the user lacks the right to `ZCARD`.
         members: Option<u32>,
     },
     /// To [`AdmissionOp::ReadTime`].
@@ -196,7 +195,7 @@ pub enum AdmissionReply {
     Scores {
         /// `None` if there is no such set, or no member of it has a score below 2^53.
         highest: Option<Score>,
-        /// What the server reports about itself, read behind the score.
+        /// The server's own report, read after the score.
         facts: Facts,
     },
     /// To [`AdmissionOp::ShowUse`].

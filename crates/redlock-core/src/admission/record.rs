@@ -12,7 +12,7 @@ use crate::numbers::{Millis, Score, sixteen_digits};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nonce(pub u64);
 
-/// This is no nonce: not 16 lower-case hex digits.
+/// The text is not 16 lower-case hex digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no name of a quarantine: it must be 16 lower-case hex digits")]
 pub struct InvalidNonce;
@@ -37,8 +37,8 @@ pub const MEMBERS: u32 = 1024;
 /// The largest `max_ttl`. A lock that is needed for longer is extended, not granted for days.
 pub const MAX_TTL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How long no lock of a former incarnation may count: the longest TTL, and a tenth of it because the
-/// clock of a server may run fast by the clock guard.
+/// Returns how long no lock of an earlier incarnation can be valid: the longest TTL, and a tenth
+/// more because a server's clock may be ahead by as much as the clock guard.
 pub fn quarantine_length(max_ttl: Millis) -> Millis {
     max_ttl + max_ttl / 10
 }
@@ -64,7 +64,7 @@ pub struct Record {
 /// The fields `q:id`, `q:until`, `q:ballot` and `q:note:RUN_ID`, which come and go together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Quarantine {
-    /// Who is in quarantine.
+    /// The master in quarantine.
     pub id: Identity,
     /// Until when at least, by the TIME of this master.
     pub until: Millis,
@@ -74,8 +74,9 @@ pub struct Quarantine {
     pub notes: Vec<(RunId, Millis)>,
 }
 
-/// What *begin*, `init` and *remove* compare: all fields in which two states of a record differ,
-/// and what they would write over. A `max_ttl` that another client has set meanwhile is not lost.
+/// The fields that *begin*, `init` and *remove* compare: every field in which two states of a
+/// record differ, and every field that they would overwrite. This way no `max_ttl` set by another
+/// client in the meantime is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Seen {
     /// `max_ttl`.
@@ -89,45 +90,45 @@ pub struct Seen {
 }
 
 impl Record {
-    /// The fields that a script must find unchanged.
+    /// Returns the fields that a script must find unchanged.
     pub fn seen(&self) -> Seen {
         let id = self.quarantine.as_ref().map(|quarantine| quarantine.id);
         Seen { max_ttl: self.max_ttl, run: self.run, id, nonce: self.nonce }
     }
 
-    /// Whether `run` equals the identity. No other test makes a master vote.
+    /// Returns `true` if `run` equals the identity. No other test makes a master vote.
     pub fn admits(&self, present: Identity) -> bool {
         self.run.is_some_and(|run| run.covers(present))
     }
 
-    /// Whether it was admitted at any time: every admission leaves a floor, and a quarantine
-    /// keeps it.
+    /// Returns `true` if the master was ever admitted. Every admission leaves a floor, and a
+    /// quarantine keeps it.
     pub fn was_admitted(&self) -> bool {
         self.run.is_some() || self.floor.is_some()
     }
 
-    /// The quarantine of this identity, where one is under way. Without `max_ttl` it has no
-    /// length and is none: a field was removed by hand.
+    /// Returns the running quarantine of this identity, if any. A quarantine without `max_ttl` has
+    /// no length and is ignored, because someone removed the field manually.
     pub fn quarantine_of(&self, present: Identity) -> Option<&Quarantine> {
         let found = self.quarantine.as_ref().filter(|_| self.max_ttl.is_some());
         found.filter(|quarantine| quarantine.id.covers(present))
     }
 
-    /// The length of a quarantine by the `max_ttl` of this record; 0 where it has none.
+    /// Returns the length of a quarantine by the `max_ttl` of this record, or 0 without one.
     pub fn length(&self) -> Millis {
         quarantine_length(self.max_ttl.unwrap_or(0))
     }
 }
 
 impl Quarantine {
-    /// The TIME noted for a process.
+    /// Returns the TIME noted for a process.
     pub fn note(&self, process: RunId) -> Option<Millis> {
         let found = self.notes.iter().find(|(noted, _)| *noted == process);
         found.map(|(_, time)| *time)
     }
 
-    /// Whether this TIME of a process is worth a note: it has none, or one that lies ahead,
-    /// because its clock was stepped back.
+    /// Returns `true` if this TIME of a process is worth a note, because there is none, or because
+    /// the noted time is in the future after the clock was stepped back.
     pub fn wants(&self, process: RunId, time: Millis) -> bool {
         self.note(process).is_none_or(|noted| noted > time)
     }

@@ -1,4 +1,4 @@
-//! Where a master is, and how to log in to it.
+//! The address of a master, and how to log in to it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,7 +13,7 @@ pub(super) struct Address {
     pub(super) login: Login,
 }
 
-/// Where the server listens.
+/// The address that the server listens on.
 #[derive(Debug)]
 pub(super) enum Place {
     Tcp { host: String, port: u16, tls: bool },
@@ -78,7 +78,7 @@ fn literal_url(url: &str) -> Cow<'_, str> {
     }
 }
 
-/// What is wrong with a URL, found before the parser sees it: the parser gives no reason, and
+/// Returns the fault of a URL before the parser sees it, because the parser gives no reason and
 /// ignores options that it does not know. The answer never quotes the URL.
 fn flaw(url: &str) -> Option<&'static str> {
     if url.is_empty() {
@@ -155,7 +155,7 @@ fn network_flaw(url: &str, authority: &str, path: &str) -> Option<&'static str> 
         return Some(PUNCTUATION);
     }
     let (host, port) = match place.rsplit_once(':') {
-        // The colons of an IPv6 address stand in brackets.
+        // The colons of an IPv6 address are inside brackets.
         Some((host, port)) if !port.contains(']') => (host, Some(port)),
         _ => (place, None),
     };
@@ -238,8 +238,9 @@ impl fmt::Debug for Address {
     }
 }
 
-/// The URL without what may be secret: everything up to the last `@`, and the query. Where a `?`
-/// comes before that `@`, it is unknown whether it is part of a password or begins a query.
+/// Returns the URL without parts that could be secret: everything up to the last `@`, and the
+/// query. If a `?` precedes that `@`, it could be part of a password or begin a query, so
+/// everything after the scheme is hidden.
 pub fn redacted(url: &str) -> String {
     let is_scheme = |text: &str| text.bytes().all(|b| b.is_ascii_alphabetic() || b == b'+');
     let (scheme, rest) = match url.split_once("://") {
@@ -260,14 +261,14 @@ pub fn redacted(url: &str) -> String {
     }
 }
 
-/// A host, a port and a path: what follows a space or a `#` may be anything.
+/// Returns the host, port and path. Text after a space or a `#` could be anything and is hidden.
 fn shown(place: &str) -> String {
     let end = place.find(|c: char| c.is_whitespace() || c == '#');
     end.map_or_else(|| place.to_owned(), |end| format!("{} ***", &place[..end]))
 }
 
-/// Whether what follows the first colon cannot be a password whose `@` is missing: it is the port
-/// of a host. A password of digits only may look like one.
+/// Returns `true` if the text after the first colon is the port of a host, and cannot be a password
+/// with a missing `@`. A password of digits only can still look like a port.
 fn has_port_only(place: &str) -> bool {
     let authority = place.split('/').next().unwrap_or_default();
     let after_host = authority.rsplit(']').next().unwrap_or_default();
@@ -276,7 +277,7 @@ fn has_port_only(place: &str) -> bool {
     has_host && after_host.split_once(':').is_none_or(|(_, port)| is_port(port))
 }
 
-/// Whether what follows the host is the number of a database, and no part of a password.
+/// Returns `true` if the text after the host is a database number, and not part of a password.
 fn has_path_only(place: &str) -> bool {
     let end = place.find(|c: char| c.is_whitespace() || c == '#').unwrap_or(place.len());
     let path = cut(&place[..end], '/').1.unwrap_or_default();

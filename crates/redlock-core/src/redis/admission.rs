@@ -12,7 +12,7 @@ use crate::admission::{
 };
 use crate::{Cause, Facts, Op, Role, VoteSlot};
 
-/// A request that was sent, and the replies to it so far.
+/// A sent request, and the replies to it so far.
 pub(super) struct InHand {
     op: Op,
     pub(super) slot: VoteSlot,
@@ -57,14 +57,14 @@ impl InHand {
     }
 }
 
-/// Whether this can be asked of a master without a namespace.
+/// Returns `true` if this request needs a namespace.
 pub(super) fn needs_namespace(op: &AdmissionOp) -> bool {
     !matches!(op, AdmissionOp::ReadFacts | AdmissionOp::ReadTime)
 }
 
-/// The set whose members are counted behind a record: that of `run`. Where there is no `run`, a
-/// client with a quarantine counts the set of the clients without quarantine: their namespace would
-/// appear brand-new otherwise.
+/// Returns the set whose members are counted after a record is read: the set of the record's `run`.
+/// Without a `run`, a client with a quarantine counts the set of clients without one, because their
+/// namespace would look new otherwise.
 pub(super) fn counted(namespace: &Namespace, facts: &Facts) -> Option<Cmd> {
     match facts.record.as_ref().ok()?.run {
         Some(run) => Some(count(namespace.ballots(run))),
@@ -77,9 +77,9 @@ fn count(set: Vec<u8>) -> Cmd {
     cmd("ZCARD").arg(set).clone()
 }
 
-/// How many members there are; `None` if the server refuses to count them. A key of another type
-/// has none, so that the master is not admitted; the scripts, which write nothing there, name the
-/// key.
+/// Returns the number of members, or `None` if the server refuses to count them. A key of another
+/// type has no members, so the master is not admitted. The scripts write nothing to such a key, and
+/// name it in their replies.
 pub(super) fn members(reply: &Value) -> Option<u32> {
     match reply {
         Value::Int(count) => u32::try_from(*count).ok(),
@@ -119,7 +119,8 @@ fn highest(namespace: &Namespace, set: Option<Identity>) -> Cmd {
     highest.arg("WITHSCORES").arg("LIMIT").arg(0).arg(1).clone()
 }
 
-/// It changes no member that is there, and servers before ballots know it, too.
+/// Adds a member without changing existing ones. Servers older than ballots know this command as
+/// well.
 fn show_use(namespace: &Namespace) -> Cmd {
     cmd("ZADD").arg(&namespace.off).arg("NX").arg(0).arg(0).clone()
 }
@@ -135,8 +136,8 @@ macro_rules! script {
     };
 }
 
-/// A call of a script. It always carries its text: these are rare, and a second sending after
-/// `NOSCRIPT` would come behind what was submitted later.
+/// Calls a script. The call always carries the script's text, because these calls are rare, and a
+/// call repeated after `NOSCRIPT` would arrive after later requests.
 fn call(namespace: &Namespace, script: &str, until: Millis) -> Cmd {
     let mut call = cmd("EVAL");
     call.arg(script).arg(2).arg(&namespace.record).arg(&namespace.off).arg(until);
@@ -197,7 +198,7 @@ fn set(call: &mut Cmd, set: Option<&RecordedSet>) {
     call.arg(set.map_or(String::new(), |set| set.names.text()));
 }
 
-/// A field that is missing is empty here.
+/// Adds the expected fields. A missing field is sent as an empty string.
 fn expect(call: &mut Cmd, seen: &Seen) {
     let identity = |id: Option<Identity>| id.map_or(String::new(), |id| id.to_string());
     call.arg(identity(seen.run)).arg(identity(seen.id));
@@ -211,7 +212,7 @@ fn said(order: &AdmissionOp, replies: &[Value]) -> Result<AdmissionReply, Cause>
             let facts = facts::facts(server, replication, record.first())?;
             Ok(AdmissionReply::Facts { facts, members: None })
         }
-        // An error reply to what `ReadFacts` asks is a part of its facts.
+        // A server error in reply to `ReadFacts` is part of the facts.
         (_, [Value::ServerError(error), ..]) => Err(resp::refusal(error)),
         (AdmissionOp::ReadTime, [server]) => {
             let (process, time_us) = facts::clock(server)?;
@@ -254,7 +255,7 @@ fn script_reply(reply: &Value) -> Result<Reply, Cause> {
     })
 }
 
-/// The numbers stand in `scripts/record.lua`, too.
+/// `scripts/record.lua` uses the same numbers.
 fn outcome_of(number: i64) -> Option<Outcome> {
     use Outcome::{Done, Early, Late, Mixed, Moved, TooLarge};
     let outcomes = [Done, Moved, Early, Mixed, TooLarge, Late];

@@ -1,5 +1,5 @@
-//! Requests with a ballot or a score: their form on the wire, and the answer that their replies
-//! give together.
+//! Requests with a ballot or a score: how they are written, and how their replies become one
+//! answer.
 //!
 //! Each is several plain commands in one write:
 //!
@@ -11,12 +11,14 @@
 //! | give back | `SET key token NX PX px`, `ZSCORE set member` |
 //! | enter, take | the script of [`queues`](super::queues), `ZADD set XX GT CH ballot member`, `ZSCORE set member`, `GET key` |
 //!
-//! Who enters or takes follows close behind another holder, often one with a clock ahead of its
-//! own: the score spares it a second refusal, and shows by how much its ballots are to be ahead.
+//! A client that enters a queue or takes a key comes soon after the previous holder, whose clock is
+//! often ahead. The score shows by how much the client's ballots must be ahead, and so spares it a
+//! second refusal.
 //!
-//! A resume is one script instead: where the key is not ours its ballot raises nothing.
+//! A resume is a single script instead, because its ballot must not raise anything if the key is
+//! not ours.
 //!
-//! All masters get the same bytes but for the name of the set.
+//! All masters get the same bytes except for the name of the set.
 
 use redis::Value;
 
@@ -28,10 +30,10 @@ use crate::admission::SCORE_END;
 use crate::packed::{Packed, Room};
 use crate::{Answer, Balloted, Bid, Cause, NotAdmitted, Op, Verb, Verdict, WhyNot};
 
-/// Adds the commands of `op` to what is to be sent.
+/// Appends the commands of `op` to `out`.
 ///
-/// Where the first of them is a script that the connection has not loaded, `text` is its call
-/// with the text.
+/// If the first command is a script that the connection has not loaded, `text` is its call with the
+/// text.
 pub(super) fn write(set: &Set, op: &Op, text: Option<&[u8]>, out: &mut Vec<u8>) {
     let (first, second): (&[u8], &[u8]) = match op.verb() {
         Verb::Acquire { .. } | Verb::Enter { .. } | Verb::Take { .. } => (b"", &set.raise),
@@ -55,8 +57,8 @@ pub(super) fn alone(op: &Op) -> &[u8] {
     op.packed(both).first()
 }
 
-/// The two parts of a request that are the same for all masters: what comes before the second place
-/// for the name of the set, and what comes behind it.
+/// Builds the two parts of a request that are the same for all masters: the bytes before the second
+/// place for the name of the set, and the bytes after it.
 fn both(op: &Op) -> Packed {
     let mut packed = Packed::new();
     first(op, &mut packed);
@@ -84,7 +86,8 @@ fn second(op: &Op, packed: &mut Packed) {
     }
 }
 
-/// The ballot, where there is one, and its member, in decimal digits, and a command behind them.
+/// Writes the ballot, if there is one, and its member in decimal digits, followed by the commands
+/// in `next`.
 fn arguments(op: &Op, next: &[&[u8]], packed: &mut Packed) {
     let Some(Bid { ballot, member }) = op.bid() else { return member(op, next, packed) };
     let (mut score, mut number) = (itoa::Buffer::new(), itoa::Buffer::new());
@@ -97,12 +100,12 @@ fn member(op: &Op, next: &[&[u8]], out: &mut impl Room) {
     resp::tail(out, &[itoa::Buffer::new().format(member.number()).as_bytes()], next);
 }
 
-/// Whether the score is read behind the ballot that goes with the key.
+/// Returns `true` if the score is read after the ballot is sent.
 fn shows_score(verb: Verb) -> bool {
     matches!(verb, Verb::Enter { .. } | Verb::Take { .. })
 }
 
-/// One of the commands; each has a reply.
+/// A command of the request. Each has one reply.
 #[derive(Clone, Copy)]
 enum Part {
     /// `SET`: whether the key is ours now.
@@ -129,7 +132,7 @@ fn parts(verb: Verb) -> &'static [Part] {
     }
 }
 
-/// The replies so far to one request. Where a command was refused, the error is the reply.
+/// The replies so far to one request. The reply to a refused command is its error.
 #[derive(Default)]
 pub(super) struct Replies {
     replies: usize,
@@ -174,7 +177,7 @@ impl Replies {
     ) -> Result<(), Garbage> {
         let is_no_set = missing == Balloted::NoMember && resp::is_of_another_type(&reply);
         match part {
-            // What is no set has no members.
+            // A key of another type has no members.
             Part::Raise | Part::Score if is_no_set => self.score = Some(Ok(missing)),
             Part::Set => self.set = Some(said(reply, is_set)?),
             Part::Script => {
@@ -197,7 +200,7 @@ impl Replies {
         let (is_accepted, verdict) = match self.raised {
             Some(Err(cause)) => return Answer::unknown(cause).with_key_set(),
             Some(Ok(is_accepted)) => (is_accepted, Verdict::BallotRefused),
-            // Where no ballot was sent, none was refused.
+            // Without a ballot in the request there is nothing to refuse.
             None => (false, Verdict::Granted),
         };
         match self.score {
@@ -274,7 +277,7 @@ pub(super) fn resumed(op: &Op, missing: Balloted, reply: Value) -> Result<Answer
     }
 }
 
-/// Why no ballot was sent: the master was not admitted when the connection was asked.
+/// The reason why no ballot was sent: the master was not admitted when the connection last read it.
 pub(super) fn too_early() -> Cause {
     Cause::NotAdmitted(NotAdmitted::new(WhyNot::AskedTooEarly).into())
 }
@@ -285,7 +288,7 @@ fn unfit(why: WhyNot, found: Balloted) -> Answer {
     Answer::unknown(cause).with_ballot(found).with_key_set()
 }
 
-/// The content of a reply that is no error.
+/// Returns the content of a reply, or the error in it.
 fn said<T>(
     reply: Value,
     read: impl FnOnce(&Value) -> Option<T>,
@@ -345,7 +348,8 @@ fn score(reply: &Value, missing: Balloted) -> Option<Balloted> {
     Some(if is_ours { Balloted::Score(score as u64) } else { Balloted::Foreign })
 }
 
-/// What follows a score that is the ballot of `op`. Any other one is looked at more closely.
+/// Returns the bytes after a score that equals the ballot of `op`. The caller parses any other
+/// score in full.
 fn behind_score<'a>(bytes: &'a [u8], op: &Op) -> Option<&'a [u8]> {
     let mut digits = itoa::Buffer::new();
     let score = digits.format(op.bid()?.ballot.score()).as_bytes();

@@ -17,8 +17,8 @@ use crate::Cause;
 
 /// A connection to one server, for requests outside of the protocol.
 ///
-/// It reads the URL, trusts certificates and reports errors in the same way as the connection of a
-/// [`RedisNode`](super::RedisNode). Its replies are those of RESP2, whatever the URL says.
+/// It handles URLs, certificates and errors like the connection of a
+/// [`RedisNode`](super::RedisNode). Its replies use RESP2, whatever protocol the URL sets.
 pub struct Conversation {
     stream: Box<dyn Stream>,
     name: String,
@@ -76,10 +76,10 @@ impl Conversation {
 
     /// Sends the commands in one write, and returns the reply to each. An error reply is a reply.
     ///
-    /// A call that is dropped, or that ends with an error, leaves the connection without use.
+    /// After a dropped or failed call, the connection can no longer be used.
     ///
     /// # Errors
-    /// Why not all replies arrived.
+    /// Returns the reason why not all replies arrived.
     pub async fn ask(&mut self, batch: &[Cmd]) -> Result<Vec<Value>, Cause> {
         Talk::new(&mut *self.stream).ask(batch).await
     }

@@ -22,13 +22,14 @@ type Lookup = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 /// How long after the one before the next address of a name is tried, at most.
 const STAGGER: Duration = Duration::from_millis(250);
 
-/// After this long without any bytes the kernel asks whether the peer is still there.
+/// After this long without any bytes, the kernel probes the peer.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 /// Bytes that are not acknowledged for this long end the connection.
 const USER_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How much of the connect timeout there is for connecting and TLS: a server that does not answer
-/// TLS is distinguished from one that sends nothing at all before the time for both is over.
+/// The share of the connect timeout for connecting and TLS. It is less than the whole, so that a
+/// server that does not speak TLS is reported before the time for both is over, and is not mistaken
+/// for a silent one.
 const TLS_SHARE: f64 = 0.9;
 /// A server without TLS waits for more of what it takes for a request.
 const SPEAKS_NO_TLS: &str = "no answer to the TLS handshake: the server may not speak TLS on this port (redis:// is without \
@@ -94,8 +95,8 @@ async fn tcp(resolver: &Resolver, host: &str, port: u16, limit: Duration) -> io:
     first_of(addresses, limit).await
 }
 
-/// Tries the addresses side by side, each a little later than the one before, or as soon as one has
-/// failed: an address where nothing answers does not use up the time of the others.
+/// Tries the addresses in parallel. Each attempt starts a little after the previous one, or as soon
+/// as one has failed, so that a silent address does not use up the time of the others.
 async fn first_of(addresses: Vec<SocketAddr>, limit: Duration) -> io::Result<TcpStream> {
     let count = u32::try_from(addresses.len()).unwrap_or(u32::MAX);
     let stagger = STAGGER.min(limit / count.saturating_add(1));

@@ -10,8 +10,8 @@ use super::{marks, queues};
 use crate::packed::{Packed, Room};
 use crate::{Bid, Op, Verb};
 
-/// The scripts that are called by their digest; `Text::number` counts them. Those that
-/// end by showing the value of the key have that end in `shown.lua`.
+/// The scripts called by digest. `Text::number` is their index. `shown.lua` is the shared end of
+/// all scripts that reply with the value of the key.
 macro_rules! texts {
     ($($name:ident: $number:literal, $keys:literal, $code:expr;)*) => {
         $(static $name: LazyLock<Text> = LazyLock::new(|| Text::new($number, $code, $keys));)*
@@ -60,8 +60,8 @@ fn begin_call(command: &[u8], script: &[u8], keys: u8) -> Packed {
 
 /// The scripts that one connection has loaded.
 ///
-/// The first call of each carries its text, which the master remembers. Were it answered with
-/// `NOSCRIPT` instead, its second sending would come behind requests that were submitted later.
+/// The first call of a script carries its text, which the master remembers. If it carried only the
+/// digest, a `NOSCRIPT` reply would force a second call, which would arrive after later requests.
 #[derive(Default)]
 pub(super) struct Loaded {
     /// One bit for each script.
@@ -141,7 +141,7 @@ pub(super) fn natively(op: &Op, native: Native, out: &mut impl Room) {
     }
 }
 
-/// Writes a request that is one command. What differs from one master to the next is not kept for
+/// Writes a request of one command. Parts that differ between masters are not cached for the
 /// others.
 pub(super) fn write(op: &Op, set: Option<&Set>, out: &mut Vec<u8>) {
     match op.verb() {

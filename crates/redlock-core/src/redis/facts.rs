@@ -17,7 +17,7 @@ pub(super) fn info(section: &str) -> Cmd {
     cmd("INFO").arg(section).clone()
 }
 
-/// The facts in `INFO server`, `INFO replication` and, if it was asked for, the record.
+/// Parses the facts in `INFO server`, `INFO replication` and, if it was read, the record.
 pub(super) fn facts(
     server: &Value,
     replication: &Value,
@@ -27,7 +27,7 @@ pub(super) fn facts(
     let Some(run_id) = field(&server, "run_id") else {
         return Err(unusable("INFO has no run_id"));
     };
-    // Valkey has given the field a name of its own.
+    // Valkey uses a different name for the field.
     let modes = ["redis_mode", "server_mode"].map(|name| field(&server, name));
     Ok(Facts {
         identity: identity(run_id, &replication),
@@ -154,7 +154,7 @@ impl Fields<'_> {
         self.get(name)?.map(parse).transpose()
     }
 
-    /// What no client can have written would make a quarantine end at once, or never.
+    /// A value that no client can have written would end a quarantine immediately, or never.
     fn max_ttl(&self) -> Result<Option<u64>, Unread> {
         let range = Ttl::MIN..=MAX_TTL_MAX;
         match self.number("max_ttl")? {

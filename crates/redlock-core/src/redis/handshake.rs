@@ -23,7 +23,7 @@ pub(super) struct Identity {
     pub(super) facts: Facts,
     /// The server's number for this connection.
     pub(super) client_id: i64,
-    /// The server's own command for a release, where it has one.
+    /// The server's own command for a release, if it has one.
     pub(super) native: Option<Native>,
     /// Why no lock can be released there, if so.
     pub(super) no_release: Option<String>,
@@ -58,7 +58,8 @@ impl<'a> Talk<'a> {
         batch.extend(namespace.filter(|it| it.fenced).map(Namespace::probe));
         let asks_for_queues = namespace.filter(|it| it.queues);
         batch.extend(asks_for_queues.map(queues::probe));
-        // Nothing is acquired that cannot be released; the probe for queues shows that, too.
+        // A client must not acquire a lock that it cannot release. The probe for queues covers this
+        // right as well.
         let asks_for_release = namespace.filter(|it| !it.queues && !it.fenced);
         batch.extend(asks_for_release.map(queues::release_probe));
         let mut replies = self.ask(&batch).await?;
@@ -79,16 +80,16 @@ impl<'a> Talk<'a> {
         Ok(identity)
     }
 
-    /// The pushes that arrived meanwhile, and the unparsed rest of the bytes that were read.
+    /// Returns the pushes that arrived during the handshake, and the bytes not yet parsed.
     pub(super) fn into_rest(self) -> (Vec<NodeEvent>, Vec<u8>) {
         (self.pushed, self.unread)
     }
 
-    /// Ends the connection that the server knows under `client_id`, and returns whether it is
-    /// certain that no request that was on its way there will be carried out any more.
+    /// Closes the connection that the server knows as `client_id`. Returns `true` if no request on
+    /// that connection can be carried out later.
     ///
-    /// A server that does not allow it answers with an error; the connection that took its place
-    /// is of use all the same.
+    /// A server that does not allow it answers with an error. The connection that replaced it can
+    /// still be used.
     pub(super) async fn kill(&mut self, client_id: i64) -> Result<bool, Cause> {
         let kill = cmd("CLIENT").arg("KILL").arg("ID").arg(client_id).clone();
         let replies = self.ask(&[kill]).await?;
@@ -201,7 +202,8 @@ fn tracks(introduced: &[Value]) -> bool {
     matches!(introduced, [Value::Map(_), Value::Okay, Value::Okay, ..])
 }
 
-/// Why no shared queue can be used, from what was answered to the probe, where it was asked.
+/// Returns the reason why no shared queue can be used, from the reply to the probe. `probed` is
+/// `None` if there was no probe.
 fn no_queue(speaks_resp3: bool, probed: Option<&Value>) -> Option<String> {
     match probed {
         _ if !speaks_resp3 => Some(Facts::PUSHES_NOTHING.into()),
@@ -210,8 +212,9 @@ fn no_queue(speaks_resp3: bool, probed: Option<&Value>) -> Option<String> {
     }
 }
 
-/// A server that does not know the first three goes on with RESP2, and tracks nothing. The third
-/// has no effect here: it asks whether the user may do that before each watch.
+/// Returns the first commands of a connection. A server that does not know the first three
+/// continues with RESP2, and tracks nothing. The third has no effect here and tests a right that
+/// each watch needs.
 fn introductions() -> [Cmd; 6] {
     let hello = cmd("HELLO").arg(3).clone();
     let tracking = cmd("CLIENT").arg("TRACKING").arg("ON").arg("OPTIN").clone();
@@ -224,7 +227,8 @@ fn introductions() -> [Cmd; 6] {
     [hello, tracking, caching, name, version, commands]
 }
 
-/// The first of the commands asked for that the server has: nil stands for a missing command.
+/// Returns the first of the requested commands that the server has. A missing command is a nil in
+/// the reply.
 fn native(reply: &Value) -> Option<Native> {
     let Value::Array(known) = reply else { return None };
     let has =
@@ -254,8 +258,9 @@ fn identify(said: &[Value], native: Option<Native>) -> Result<Identity, Cause> {
     Ok(Identity { facts, client_id, native, no_release: None })
 }
 
-/// Why a server takes no ballots, from what it answers to one that changes nothing: its user lacks
-/// the right, or it is older than 6.2. A temporary error, such as a full memory, does not count.
+/// Returns the reason why a server takes no ballots, from its reply to a ballot that changes
+/// nothing: the user lacks the right, or the server is older than 6.2. Temporary errors, such as a
+/// full memory, are ignored.
 fn no_ballots(reply: &Value) -> Option<String> {
     use ServerError::{Denied, UnknownCommand, UnknownWord};
     let Value::ServerError(error) = reply else { return None };

@@ -17,7 +17,7 @@ use super::stream::{Stream, not_connected};
 use super::wire::State;
 use crate::{Cause, Events, NodeEvent};
 
-/// The first pause before a connection is tried again; it doubles with every failure.
+/// The first pause before a new connection attempt. It doubles after each failure.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 /// The longest such pause: a master that is back is reached within about a second.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -38,8 +38,8 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// From here on the first connection is being made, and not only from the first poll: a master
-    /// that was never tried must not be taken for one that cannot be reached.
+    /// Marks the first connection as being made, before the first poll, so that a master that was
+    /// never tried is not taken for an unreachable one.
     pub(super) fn new(node: Arc<RedisNode>, events: Events) -> Self {
         let number = node.links.fetch_add(1, Ordering::Relaxed) + 1;
         let unanswered = node.wire().end(State::Connecting);
@@ -73,8 +73,8 @@ impl Link {
         }
     }
 
-    /// Waits for as long as `pause`, or for the longest pause that is allowed now where that is
-    /// shorter: it may become urgent meanwhile.
+    /// Waits for `pause`, or for the longest pause currently allowed if that is shorter, because a
+    /// connection can become urgent during the wait.
     async fn pause(&self, pause: Duration) {
         // Half of it is random, so that many clients do not come back in step.
         let share = rand::random_range(0.5..1.0);
@@ -144,9 +144,9 @@ impl Link {
 struct Opened {
     stream: Box<dyn Stream>,
     identity: Identity,
-    /// What the server has pushed before.
+    /// Pushes that the server sent during the handshake.
     pushed: Vec<NodeEvent>,
-    /// Bytes behind the last reply of the handshake.
+    /// Bytes after the last reply of the handshake.
     read: Vec<u8>,
 }
 
@@ -170,9 +170,9 @@ struct Pauses {
 }
 
 impl Pauses {
-    /// The pause before the next connection. None after one that was up: a server that closes idle
-    /// connections, or was restarted, is reached again at once. But not more often than once in
-    /// [`PAUSE_MAX`], for a server that closes all connections.
+    /// Returns the pause before the next connection. There is none after a working connection, so
+    /// that a server that was restarted or closes idle connections is reached again immediately. A
+    /// server that closes every connection is tried at most once per [`PAUSE_MAX`].
     fn next(&mut self, was_up: bool, now: Instant) -> Option<Duration> {
         if was_up {
             self.failures = 0;
@@ -200,8 +200,8 @@ mod tests {
         fn event(&self, _: usize, _: NodeEvent) {}
     }
 
-    /// How long a pause takes for which no more than `pause` was asked, in virtual time, when
-    /// `meanwhile` happens 100 ms after its beginning.
+    /// Returns how long a pause of at most `pause` takes, in virtual time, if `meanwhile` happens
+    /// 100 ms after its start.
     async fn paused_for(pause: Duration, urgent: bool, meanwhile: fn(&RedisNode)) -> Duration {
         let setup = RedisSetup::new(Clock::paused(), PAUSE_MAX);
         let node = Arc::new(RedisNode::new("redis://127.0.0.1:1", &setup).unwrap());

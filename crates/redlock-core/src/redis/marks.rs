@@ -10,8 +10,8 @@ const READ: &str = concat!(include_str!("scripts/mark.lua"), include_str!("scrip
 const RAISE: &str =
     concat!(include_str!("scripts/mark.lua"), include_str!("scripts/raise_mark.lua"));
 
-/// The request. It always carries the text of its script: these are rare, and a second sending
-/// after `NOSCRIPT` would come behind what was submitted later.
+/// Builds the request. It always carries the text of its script, because these requests are rare,
+/// and a call repeated after `NOSCRIPT` would arrive after later requests.
 pub(super) fn request(op: &Op) -> Packed {
     match (op.verb(), op.mark()) {
         (Verb::RaiseMark { px }, Some(Mark { at, fire, by })) => {

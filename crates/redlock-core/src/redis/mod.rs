@@ -1,4 +1,4 @@
-//! The real Redis behind the [`Node`] seam. Only this folder names the Redis client crate.
+//! The real Redis, as an implementation of [`Node`]. Only this folder names the Redis client crate.
 //!
 //! In reading order: `resp` (the language of the server), `address` (the contents of a URL),
 //! `beside` (calls that block), `credentials` (the log-in of a connection),
@@ -54,8 +54,8 @@ pub use tls::{InvalidTls, Tls};
 
 /// One real Redis (or Valkey) master, over one connection that is made again when it breaks.
 ///
-/// Nothing is connected before [`Node::drive`] is polled. What is submitted before that, or while
-/// the master cannot be reached, is answered *unknown* at once.
+/// No connection is made before [`Node::drive`] is polled. Requests submitted before that, or while
+/// the master is unreachable, are immediately answered *unknown*.
 ///
 /// On every new connection it logs in, and reads `INFO server` and `INFO replication` for the
 /// [`Facts`](crate::Facts) that it reports. If the same server process has answered before, the
@@ -69,16 +69,16 @@ pub use tls::{InvalidTls, Tls};
 /// A request with a ballot or a score is several plain commands in one write, and one vote, which
 /// is cast when all of them are answered.
 ///
-/// A user of the server needs the rights to do that: `+set +evalsha +eval +get +del +pttl +pexpire
-/// +info +client|id +client|kill`, and `+client|setinfo` from Redis 7.2 on, which 7.0 does not
-/// know. A namespace needs `+hgetall`, without which no record is seen; `+zcard +hset +hdel +zadd
-/// +zrevrangebyscore +time` for the scripts, without which each of them fails with the right that
-/// is missing; `+zadd +zscore` for ballots; and its keys, `~PREFIXredlock-quorum:1*`. A [shared
-/// queue](crate::SharedQueue) needs `+zrange +zrank +zrem +publish +subscribe +pubsub`,
-/// besides `+zcard +zadd +zscore +time`, and the channels `&PREFIXredlock-quorum:1:go:*`;
-/// [`Facts::no_queue`](crate::Facts::no_queue) has the reason. With `+client|tracking
-/// +client|caching` the server pushes changes of keys; with `+command|info`, and `+delifeq` (Valkey
-/// 9) or `+delex` (Redis 8.4), its releases cost it less.
+/// The Redis user needs the rights for these commands: `+set +evalsha +eval +get +del +pttl
+/// +pexpire +info +client|id +client|kill`, and `+client|setinfo` from Redis 7.2 on, which 7.0 does
+/// not know. A namespace needs `+hgetall` to read the record; `+zcard +hset +hdel +zadd
+/// +zrevrangebyscore +time` for the scripts, which otherwise fail and report the missing right;
+/// `+zadd +zscore` for ballots; and its keys, `~PREFIXredlock-quorum:1*`. A [shared
+/// queue](crate::SharedQueue) needs `+zrange +zrank +zrem +publish +subscribe +pubsub`, besides
+/// `+zcard +zadd +zscore +time`, and the channels `&PREFIXredlock-quorum:1:go:*`;
+/// [`Facts::no_queue`](crate::Facts::no_queue) has the reason if one is missing. With
+/// `+client|tracking +client|caching` the server pushes changes of keys. With `+command|info`, and
+/// `+delifeq` (Valkey 9) or `+delex` (Redis 8.4), its releases cost it less.
 pub struct RedisNode {
     address: Address,
     logins: Logins,
@@ -101,8 +101,8 @@ pub struct RedisSetup {
     pub clock: Clock,
     /// How long setting up a connection may take: name look-up, TCP, TLS, log-in and `INFO`.
     pub connect_timeout: Duration,
-    /// How long a request may be unanswered before its connection is replaced. Default: the
-    /// connect timeout. Not shorter than the time for which answers are waited for.
+    /// The longest time that a request can be unanswered before its connection is replaced.
+    /// Defaults to the connect timeout. Must be at least as long as callers wait for answers.
     pub stall_timeout: Duration,
     /// Certificates and keys for `rediss://` URLs.
     pub tls: Tls,
@@ -114,17 +114,16 @@ pub struct RedisSetup {
     /// set that is named after what a master was admitted as, see [`Node::set_admitted`]. Without
     /// one there is a single set, which is not bound to any admission.
     pub quarantine: bool,
-    /// Whether ballots will be sent. Default: yes. Then each server is asked, where there is a
-    /// namespace, whether it takes any: see [`Facts::no_ballots`](crate::Facts::no_ballots).
+    /// Whether ballots will be sent. Defaults to `true`. With a namespace, each server is then
+    /// tested for support of ballots; see [`Facts::no_ballots`](crate::Facts::no_ballots).
     pub fenced: bool,
-    /// Whether shared queues will be used. Default: yes. Then each server is asked, where there is a
-    /// namespace, whether it allows what they need: see
-    /// [`Facts::no_queue`](crate::Facts::no_queue).
+    /// Whether shared queues will be used. Defaults to `true`. With a namespace, each server is
+    /// then tested for the rights they need; see [`Facts::no_queue`](crate::Facts::no_queue).
     pub queues: bool,
 }
 
 impl RedisSetup {
-    /// A set-up with the operating system's certificates.
+    /// Returns a set-up that uses the operating system's certificates.
     pub fn new(clock: Clock, connect_timeout: Duration) -> Self {
         Self {
             clock,
@@ -140,7 +139,7 @@ impl RedisSetup {
     }
 }
 
-/// Why a master cannot be set up from what was given.
+/// The reason why a master cannot be set up.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidNode {
@@ -153,11 +152,11 @@ pub enum InvalidNode {
 }
 
 impl RedisNode {
-    /// A master at `url`: `redis://[user:password@]host[:port][/db]`, `rediss://` for TLS, or
-    /// `unix:///path?db=..&user=..&pass=..`. Does no input or output.
+    /// Creates a master from a URL: `redis://[user:password@]host[:port][/db]`, `rediss://` for
+    /// TLS, or `unix:///path?db=..&user=..&pass=..`. Does no input or output.
     ///
     /// # Errors
-    /// [`InvalidNode`] when the URL is malformed or the certificates cannot be used.
+    /// Returns [`InvalidNode`] if the URL is malformed or the certificates cannot be used.
     pub fn new(url: &str, setup: &RedisSetup) -> Result<Self, InvalidNode> {
         let address = Address::parse(url)?;
         let tls = connectors(&address, &setup.tls)?;
@@ -185,7 +184,7 @@ impl RedisNode {
     }
 }
 
-/// What encrypts the connections to an address, if they are encrypted.
+/// Returns the TLS connectors for an address, or `None` if its connections are not encrypted.
 fn connectors(address: &Address, tls: &Tls) -> Result<Option<Connectors>, InvalidTls> {
     match address.place {
         Place::Tcp { tls: true, .. } => Connectors::new(tls).map(Some),

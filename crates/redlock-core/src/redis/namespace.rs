@@ -1,11 +1,12 @@
-//! The keys of admission behind one prefix, and the ballot set of one master.
+//! The keys of admission under one prefix, and the ballot set of one master.
 
 use redis::{Cmd, cmd};
 
 use super::resp;
 use crate::admission::Identity;
 
-/// How the names of these keys go on behind the prefix. Fixed for ever: they are on the wire.
+/// How the names of these keys continue after the prefix. Other clients know these names, so they
+/// never change.
 const RECORD: &[u8] = b"redlock-quorum:1";
 const BALLOTS: &[u8] = b":ballots";
 
@@ -53,7 +54,7 @@ impl Namespace {
 /// The ballot set of one master, in the words that begin each command to it.
 pub(super) struct Set {
     pub(super) name: Vec<u8>,
-    /// What stands between the name and the ballot.
+    /// The words between the name and the ballot.
     pub(super) options: &'static [&'static [u8]],
     /// `ZADD` with the name and the options.
     pub(super) raise: Vec<u8>,

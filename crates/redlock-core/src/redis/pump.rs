@@ -24,14 +24,15 @@ use crate::{Answer, Cause, Events, NodeEvent, Role, Verdict, VoteSlot};
 
 /// So few written bytes are not worth removing from the buffer before the rest is written.
 const COMPACT_MIN: usize = 1 << 16;
-/// Room for replies. It grows where one reply needs more. One that is cut off at the end takes the
-/// slow way, so few are.
+/// Room for replies. It grows if a reply needs more. A reply cut off at the end takes a slower
+/// path, so the buffer is large enough that few are.
 const READING_MIN: usize = 1 << 14;
 
-/// What is passed on once the wire is free again, behind the votes before it.
+/// Work that is done after the votes, once the wire is unlocked.
 struct Deferred {
     events: Vec<NodeEvent>,
-    /// It comes behind the events: the data may be gone, or queues cannot be used.
+    /// Passed on after the events, because the data might be gone, or queues might have become
+    /// unusable.
     vote: Option<(VoteSlot, Answer)>,
 }
 
@@ -46,16 +47,16 @@ pub(super) struct Pump<'a> {
     /// Votes that are cast once the wire is free again.
     batch: Batch,
     stall: Option<Stall>,
-    /// What the server was when the connection was made, and the next time to ask again. A master
-    /// is not asked: its answers show when it is no master any more.
+    /// The role of the server when the connection was made, and the next time to read it again.
+    /// `None` for a master, whose own answers show when it stops being one.
     other: Option<(Role, Interval)>,
     /// Why no more can be sent, and how long there may still be something to read.
     broken: Option<(Cause, Pin<Box<Sleep>>)>,
 }
 
 impl<'a> Pump<'a> {
-    /// For a connection to a server in this role, of which the last bytes that were read are not
-    /// counted yet.
+    /// Creates the pump of a connection to a server in this role. The last bytes read have not been
+    /// processed yet.
     pub(super) fn new(
         node: &'a RedisNode,
         events: &'a Events,
@@ -79,7 +80,7 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// Serves the connection until it is of no use any more, and returns why.
+    /// Serves the connection until it can no longer be used, and returns the reason.
     pub(super) async fn run(mut self) -> Cause {
         match self.hear() {
             Ok(()) => poll_fn(|cx| self.poll(cx)).await,
@@ -155,7 +156,7 @@ impl<'a> Pump<'a> {
         })
     }
 
-    /// Counts the replies that were read, and passes on their contents.
+    /// Processes the received replies, and passes on their contents.
     fn hear(&mut self) -> Result<(), Cause> {
         let (mut at, now) = (0, self.node.clock.now());
         let outcome = loop {
@@ -180,8 +181,8 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// Takes whole replies out of what was read, from `at` on. Returns what else there is to pass
-    /// on behind their votes, and nothing where there is no more.
+    /// Parses whole replies from `at` on. Returns the rest to pass on after their votes, or `None`
+    /// once the bytes hold no further whole reply.
     fn settle(&mut self, at: &mut usize, now: crate::Instant) -> Result<Option<Deferred>, Cause> {
         let node = self.node;
         let mut wire = node.wire();
@@ -227,8 +228,8 @@ impl<'a> Pump<'a> {
                     }
                     self.stall = Some(Stall::set(limit - waited));
                 }
-                // A timer that outlives what it was set for is left to run out: setting it anew for
-                // every request would cost more than one extra wake-up a second.
+                // A timer whose request was answered is left to run out. Resetting it for every
+                // request would cost more than one extra wake-up per second.
                 (Some(stall), _) => {
                     ready!(stall.poll(cx));
                     self.stall = None;
@@ -238,7 +239,7 @@ impl<'a> Pump<'a> {
     }
 }
 
-/// How often a server that is no master is asked again.
+/// Returns how often the role of a server that isn't a master is read again.
 fn pace() -> Interval {
     const PACE: Duration = Duration::from_secs(1);
     let mut pace = interval_at(Instant::now() + PACE, PACE);
@@ -258,7 +259,7 @@ fn compact(writing: &mut Vec<u8>, written: &mut usize) {
     }
 }
 
-/// The vote that a reply leads to, if it does, and whether the connection goes on.
+/// Returns the vote that a reply leads to, if any, and an error if the connection must close.
 fn vote(settled: Settled, role: Role) -> (Option<(VoteSlot, Answer)>, Result<(), Cause>) {
     match settled {
         Settled::Vote(slot, answer) => {
@@ -266,7 +267,7 @@ fn vote(settled: Settled, role: Role) -> (Option<(VoteSlot, Answer)>, Result<(),
             let moved = moved(&answer, role);
             (Some((slot, answer)), moved.map_or(Ok(()), Err))
         }
-        // An event is passed on behind the votes, and does not come here.
+        // Events are passed on after the votes and never get here.
         Settled::More | Settled::Event(..) => (None, Ok(())),
         Settled::Garbage(slot) => {
             (Some((slot, Answer::unknown(Cause::ConnectionClosed))), Err(garbage()))

@@ -7,7 +7,7 @@ use super::resp;
 use crate::server_error::ServerError;
 use crate::{Answer, Cause, Entry, Exit, Op, SharedQueue, Verb, Verdict};
 
-/// The code that ENTER and LEAVE share stands before each of them.
+/// ENTER and LEAVE both start with the code they share.
 pub(super) const ENTER: &str =
     concat!(include_str!("scripts/queue.lua"), include_str!("scripts/enter.lua"));
 pub(super) const LEAVE: &str = concat!(
@@ -84,8 +84,8 @@ fn leave<T>(
     ])
 }
 
-/// A script that tests whether the server knows and allows the commands that queues need. It
-/// changes nothing: the channel and the queue are those of no ticket and of no name.
+/// Builds a script that tests whether the server knows and allows the commands that queues need. It
+/// changes nothing, because its channel and queue belong to no ticket and no lock.
 pub(super) fn probe(namespace: &Namespace) -> Cmd {
     let [queue, channel] = [SharedQueue::PREFIX, SharedQueue::CHANNEL]
         .map(|name| [&namespace.prefix[..], name.as_bytes()].concat());
@@ -155,11 +155,11 @@ fn and_others(commands: &[String]) -> String {
 
 const STRANGE: &str = "its answer is not one of a Redis server";
 
-/// The server's error text, if the user may not use the scripts on queues any more.
+/// Returns the server's error text if the user is no longer allowed to use the queue scripts.
 pub(super) fn denial(op: &Op, answer: &Answer) -> Option<String> {
     let is_on_queue = matches!(op.verb(), Verb::Enter { .. } | Verb::Leave { .. });
     match &answer.verdict {
-        // Where the key was set, it is about a ballot.
+        // If the key was set, the error is about the ballot.
         Verdict::Unknown(Cause::ErrorReply(text)) if is_on_queue && !answer.key_set => {
             (ServerError::of(text) == ServerError::Denied).then(|| text.clone())
         }

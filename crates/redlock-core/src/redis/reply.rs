@@ -10,9 +10,9 @@ use crate::{Answer, Balloted, Call, NodeEvent, Queued, Verb, Verdict};
 
 /// A message that answers no request.
 pub(super) enum Aside {
-    /// The content of a push; `None` for a push that we have not asked for, and for an attribute.
+    /// The content of a push. Empty for attributes and for pushes we did not subscribe to.
     Events(Vec<NodeEvent>),
-    /// `SUBSCRIBE` was granted: this stands where its reply would.
+    /// `SUBSCRIBE` was granted. This takes the place of its reply.
     Subscribed,
 }
 
@@ -97,8 +97,8 @@ pub(super) fn granted(verb: Verb, bytes: &[u8]) -> Option<(Plain, usize)> {
 /// Converts a reply into the answer to a request.
 pub(super) fn answer(verb: Verb, reply: Value) -> Result<Answer, Garbage> {
     match (verb, reply) {
-        // A key of another type is another's. The script answers 0 then; so must what stands for
-        // it.
+        // A key of another type belongs to someone else. The script answers 0 for it, so its
+        // replacement must do the same.
         (Verb::Release, reply) if is_of_another_type(&reply) => Ok(Answer::new(Verdict::NotOurs)),
         (_, Value::ServerError(error)) => Ok(Answer::unknown(refusal(&error))),
         (Verb::Acquire { .. }, Value::Okay) => Ok(Answer::granted()),
@@ -134,7 +134,7 @@ fn held(pair: Vec<Value>) -> Result<Answer, Garbage> {
     }
 }
 
-/// The answer to a request about a shared queue, or to one of the scripts beside it.
+/// Parses the answer to a queue request, or to one of its related scripts.
 fn of_queue(verb: Verb, reply: Value) -> Result<Answer, Garbage> {
     match (verb, reply) {
         (Verb::Enter { .. }, Value::Array(parts)) => entered(parts),

@@ -24,7 +24,7 @@ pub(super) fn head(words: usize, parts: &[&[u8]]) -> Packed {
     packed
 }
 
-/// The last parts of a command, and the whole command `next` behind it.
+/// Writes the last parts of a command, followed by the whole command `next`.
 pub(super) fn tail(out: &mut impl Room, parts: &[&[u8]], next: &[&[u8]]) {
     add(out, parts);
     if !next.is_empty() {
@@ -72,12 +72,12 @@ fn begin_line(out: &mut impl Room, sign: u8, number: usize) {
     }
 }
 
-/// Bytes that are no reply of a Redis, or one that no command of ours has: the connection is of
-/// no use any more, because it is unknown where the next reply begins.
+/// Bytes that are not a Redis reply, or a reply that none of our commands has. The connection can
+/// no longer be used, because the start of the next reply is unknown.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Garbage;
 
-/// The longest reply that is taken: `INFO` has some thousand bytes, everything else has fewer.
+/// The longest accepted reply. `INFO` has some thousand bytes, and all other replies are shorter.
 const LEN_MAX: usize = 1 << 20;
 /// The longest first line of a reply: an error message, or a length.
 const LINE_MAX: usize = 1 << 16;
@@ -98,7 +98,7 @@ pub(super) fn len(bytes: &[u8]) -> Result<Option<usize>, Garbage> {
             b'$' | b'=' | b'!' => at += count(line)?.map_or(0, |len| len + 2),
             b'*' | b'~' | b'>' => missing += count(line)?.unwrap_or(0),
             b'%' => missing += 2 * count(line)?.unwrap_or(0),
-            // It stands before a value, and is none.
+            // An attribute precedes a value and is not one itself.
             b'|' => missing += 2 * count(line)?.unwrap_or(0) + usize::from(!is_first),
             _ => return Err(Garbage),
         }
@@ -128,12 +128,13 @@ fn line(bytes: &[u8]) -> Result<Option<&[u8]>, Garbage> {
     }
 }
 
-/// Whether this can still become a reply: what is not a Redis is recognised at once.
+/// Returns `true` if this can still become a reply, so that a server other than Redis is recognized
+/// immediately.
 fn plausible(bytes: &[u8]) -> bool {
     bytes.first().is_none_or(|byte| b"+-:_#,($=!*~>%|".contains(byte))
 }
 
-/// The number behind the type byte; none for "there is nothing" (`-1`).
+/// Parses the number after the type byte. `None` for a null (`-1`).
 fn count(line: &[u8]) -> Result<Option<usize>, Garbage> {
     let digits = str::from_utf8(&line[1..]).map_err(|_| Garbage)?;
     if digits == "-1" {
@@ -163,7 +164,7 @@ pub(super) fn parse(reply: &[u8]) -> Result<Value, Garbage> {
         nil if NILS.contains(&nil) => Ok(Value::Nil),
         ONE => Ok(Value::Int(1)),
         ZERO => Ok(Value::Int(0)),
-        // The value behind a SET whose reply came before it.
+        // The value that follows the reply of a SET.
         [b'$', ..] => Ok(element(reply).ok_or(Garbage)?.0),
         // The client's parser clears eight kilobytes for each reply, and each release of a key with
         // a queue is answered with a short list.
@@ -203,7 +204,7 @@ fn element(bytes: &[u8]) -> Option<(Value, &[u8])> {
     }
 }
 
-/// How long the text is with which `bytes` begin, and the bytes behind its first line.
+/// Returns the length of the text that `bytes` starts with, and the bytes after its first line.
 fn text_len(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let head = line(bytes).ok()??;
     let len = count(head).ok()?.filter(|_| head[0] == b'$')?;
@@ -222,7 +223,7 @@ fn plain(value: Value) -> Value {
     }
 }
 
-/// The bytes behind this value in `bytes`; `None` if `bytes` does not begin with it.
+/// Returns the bytes after this value, or `None` if `bytes` does not start with it.
 pub(super) fn behind<'a>(bytes: &'a [u8], value: &[u8]) -> Option<&'a [u8]> {
     let rest = match bytes {
         // Most tokens are as long as two digits say, with their label too.
@@ -238,7 +239,7 @@ pub(super) fn behind<'a>(bytes: &'a [u8], value: &[u8]) -> Option<&'a [u8]> {
     rest.strip_prefix(value)?.strip_prefix(b"\r\n")
 }
 
-/// What follows any value, or the reply that there is none.
+/// Returns the bytes after a value of any content, or after a null.
 pub(super) fn behind_value(bytes: &[u8]) -> Option<&[u8]> {
     if !matches!(bytes.first(), Some(b'$' | b'_')) {
         return None;
@@ -257,7 +258,7 @@ pub(super) fn refusal(error: &redis::ServerError) -> Cause {
     Cause::of_error_reply(message(error))
 }
 
-/// What an error reply means.
+/// Classifies an error reply.
 pub(super) fn kind(error: &redis::ServerError) -> ServerError {
     ServerError::of(&message(error))
 }
@@ -292,7 +293,7 @@ pub(super) mod tests {
         b"%1\r\n+a\r\n:1\r\n",
         b"~1\r\n+a\r\n",
         b">2\r\n+a\r\n+b\r\n",
-        // An attribute is no reply, and comes before one; inside of one it is no element.
+        // An attribute is not a reply but precedes one. Inside a reply it is not an element.
         b"|1\r\n+ttl\r\n:3600\r\n",
         b"*2\r\n|1\r\n+ttl\r\n:3600\r\n$1\r\na\r\n:5\r\n",
     ];

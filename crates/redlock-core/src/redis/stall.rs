@@ -19,15 +19,16 @@ impl Stall {
         Self { timer: Box::pin(sleep(after)), waker: None }
     }
 
-    /// Whether it has run out; else it wakes the task. A timer that wakes the task already is not
-    /// asked again: that would cost as much as reading a reply, with each of them.
+    /// Returns ready if the time has run out, otherwise registers the task. A timer that already
+    /// wakes this task is not polled again, because that would cost as much as reading a reply,
+    /// each time.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let wakes = self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
         if wakes && !self.timer.is_elapsed() {
             return Poll::Pending;
         }
-        // Where the task has used up what the runtime lets it do at a time, a timer would forget
-        // whom to wake.
+        // Once the task has used up its share of the runtime, a constrained timer would forget its
+        // waker.
         let polled = pin!(unconstrained(self.timer.as_mut())).poll(cx);
         self.waker = Some(cx.waker().clone());
         polled

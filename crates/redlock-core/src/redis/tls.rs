@@ -39,7 +39,8 @@ pub struct InvalidTls {
 }
 
 impl InvalidTls {
-    /// Whether it is about whom to trust; else it is about our own certificate and its key.
+    /// Returns `true` if the error is about trusted certificates, and `false` if it is about the
+    /// client's own certificate and its key.
     pub fn is_of_ca(&self) -> bool {
         self.is_of_ca
     }
@@ -82,7 +83,7 @@ impl Tls {
         self
     }
 
-    /// Whether anything but the default was asked for.
+    /// Returns `true` if the settings differ from the default.
     pub(super) fn is_set(&self) -> bool {
         self.ca.is_some() || self.identity.is_some()
     }

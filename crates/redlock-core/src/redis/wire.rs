@@ -38,13 +38,13 @@ pub(super) struct Wire {
     in_flight: VecDeque<Pending>,
     /// The scripts that this connection has loaded.
     loaded: Loaded,
-    /// Its own command for a release, where it has one that we may use.
+    /// The server's own command for a release, if it has one that the user may run.
     native: Option<Native>,
-    /// The server pushes changes of keys that are watched.
+    /// Whether the server pushes changes of watched keys.
     tracks: bool,
-    /// No request of an earlier connection can be carried out any more.
+    /// Whether requests of an earlier connection can no longer be carried out.
     has_barrier: bool,
-    /// The ballot set, where the master has one: it does once it was admitted.
+    /// The ballot set. `None` until the master is admitted.
     set: Option<Set>,
     /// The replies so far to the oldest request, if it has several commands.
     replies: Replies,
@@ -63,7 +63,7 @@ pub(super) struct Wire {
     namespace: Option<Arc<Namespace>>,
     /// Wakes the connection when there is something to send, and the pause before one.
     waker: Option<Waker>,
-    /// Pauses before a connection are to be short.
+    /// Whether pauses before a connection must be short.
     is_urgent: bool,
     /// The latest server processes that a connection was up to, each with the server's number for
     /// the last one. The latest is at the end.
@@ -86,16 +86,16 @@ enum Pending {
     Subscribe(Instant),
     /// The first half of a watch, and when it was sent.
     TrackNext(Instant),
-    /// Our own question for the server's role, and when it was asked.
+    /// The connection's own `INFO replication`, and when it was sent.
     Role(Instant),
     /// Our own test of the rights that a release needs, and when it was made.
     Release(Instant),
     /// A request about admission.
     Admission(Box<InHand>),
-    /// Its last part, where it reads facts.
+    /// The last part of an admission request that reads facts.
     Count(Box<Counting>),
-    /// Our own question for the members of the set of `run`, or, where there is no `run`, of that
-    /// of clients without quarantine; and when it was asked.
+    /// The connection's own count of the members of the set of `run`, or, without a `run`, of the
+    /// set of clients without quarantine. With the time when it was sent.
     Members(Instant, Option<Identity>),
 }
 
@@ -108,12 +108,12 @@ enum Form {
     Short,
     /// As a script with its text.
     Text,
-    /// As several commands, each with a reply of its own: with a ballot, or with its score.
+    /// As several commands, each with its own reply: with a ballot, or with its score.
     Parts,
     /// As several commands for the second time, because the server had lost the script that is the
     /// first of them.
     PartsAgain,
-    /// As the first of these commands alone, because the name of the ballot set is not known.
+    /// As only the first of these commands, because the name of the ballot set is not known.
     Alone,
 }
 
@@ -149,11 +149,12 @@ impl Settled {
     }
 }
 
-/// Requests that may be unanswered on one connection. A master that is so far behind does not keep
+/// The largest number of unanswered requests on one connection. A master with so many does not keep
 /// up, and more of them would only take memory.
 const IN_FLIGHT_MAX: usize = 16_384;
 
-/// Server processes that are remembered: behind a proxy one may come back after another.
+/// The number of server processes to remember. There can be several, because a proxy can alternate
+/// between servers.
 const PROCESSES_MAX: usize = 8;
 
 impl Wire {
@@ -200,7 +201,7 @@ impl Wire {
         }
     }
 
-    /// Takes a request; the waker, where there is one, must be woken once the lock is free.
+    /// Accepts a request. The caller must wake the returned waker, if any, after unlocking.
     pub(super) fn push(&mut self, op: Op, slot: VoteSlot) -> Option<Waker> {
         if op.verb() == Verb::Admission {
             self.send_admission(op, slot);
@@ -227,7 +228,8 @@ impl Wire {
         }
     }
 
-    /// Who enters a queue must hear when it is called. Nothing stands between this and the entry.
+    /// A client in a queue must hear when it is called, so it subscribes immediately before it
+    /// enters.
     fn listen(&mut self, op: &Op, sent_at: Instant) {
         let Some(queue) = op.entry().map(|entry| &entry.queue) else { return };
         if self.listens_for.replace(queue.ticket()) != Some(queue.ticket()) {
@@ -269,8 +271,8 @@ impl Wire {
         }
     }
 
-    /// Moves what is to be sent into `buffer`, and has `waker` woken when there is more.
-    /// Returns when the oldest request without an answer was made.
+    /// Moves unsent bytes into `buffer`, and registers `waker` for when there is more. Returns when
+    /// the oldest unanswered request was made.
     pub(super) fn take(&mut self, buffer: &mut Vec<u8>, waker: &Waker) -> Option<Instant> {
         if buffer.is_empty() {
             std::mem::swap(buffer, &mut self.out);
@@ -292,14 +294,14 @@ impl Wire {
         })
     }
 
-    /// Asks for the server's role, in line with the requests.
+    /// Requests the server's role, in line with the other requests.
     pub(super) fn ask_role(&mut self, now: Instant) {
         self.out.extend_from_slice(&facts::info("replication").get_packed_command());
         self.in_flight.push_back(Pending::Role(now));
     }
 
-    /// Sets whether a new connection is urgent. The waker, where there is one, must be woken once
-    /// the lock is free.
+    /// Sets whether a new connection is urgent. The caller must wake the returned waker, if any,
+    /// after unlocking.
     pub(super) fn set_urgent(&mut self, urgent: bool) -> Option<Waker> {
         let was_urgent = std::mem::replace(&mut self.is_urgent, urgent);
         if urgent && !was_urgent { self.waker.take() } else { None }
@@ -364,8 +366,8 @@ impl Wire {
         if is_denied {
             self.native = None;
         }
-        // It comes behind what was submitted later: that is safe if `may_repeat` is true, and rare,
-        // because only a master after `SCRIPT FLUSH` asks for a text twice.
+        // The resent request follows requests submitted after it. That is safe if `may_repeat` is
+        // true, and rare, because only a master after `SCRIPT FLUSH` needs a text twice.
         if (is_noscript(&reply) || is_denied)
             && form != Form::Text
             && self.may_repeat(&op)
@@ -382,9 +384,10 @@ impl Wire {
         }
     }
 
-    /// The connection on which `identity` answered may be used.
+    /// Marks the connection to the server `identity` as usable.
     ///
-    /// The members of its ballot set are counted behind the handshake: nothing waits for that.
+    /// The members of its ballot set are counted after the handshake, and nothing waits for the
+    /// result.
     pub(super) fn up(&mut self, server: handshake::Identity, now: Instant) -> Facts {
         let handshake::Identity { facts, client_id, native, no_release } = server;
         self.releases = Releases::new(no_release);
@@ -405,8 +408,8 @@ impl Wire {
         facts
     }
 
-    /// There is no connection any more, or the first one is being made. The slots of all that is
-    /// unanswered are returned, to be dropped, and so cast *unknown*, once the lock is free.
+    /// Ends the connection, or starts the first one. Returns the slots of all unanswered requests.
+    /// The caller must drop them after unlocking, which casts *unknown*.
     #[must_use]
     pub(super) fn end(&mut self, state: State) -> impl Sized + use<> {
         self.state = state;
@@ -420,8 +423,8 @@ impl Wire {
         std::mem::take(&mut self.in_flight)
     }
 
-    /// The connection to the same process before this one, where there was one: it must be ended
-    /// before this one is used.
+    /// Returns the client id of the previous connection to the same server process, if any. That
+    /// connection must be closed before this one is used.
     pub(super) fn predecessor(&self, run_id: &str) -> Option<i64> {
         let before = self.served_by.iter().find(|(served_by, _)| served_by == run_id);
         before.map(|(_, client_id)| *client_id)
@@ -433,7 +436,8 @@ fn too_many() -> Cause {
     Cause::NotSent(limit.into())
 }
 
-/// The server has the command, and its user may not use it: the script does the same.
+/// Returns `true` if the server has the command but the user is not allowed to run it. The script
+/// does the same.
 fn is_denied(reply: &Value) -> bool {
     matches!(reply, Value::ServerError(error) if resp::kind(error) == ServerError::Denied)
 }

@@ -1,4 +1,4 @@
-//! What is asked beside the locks: the record, and orders.
+//! Requests about admission: the record, and orders.
 
 use redlock_core::admission::{
     AdmissionOp, AdmissionReply, Begin, Identity, MEMBERS, Nonce, Record,
@@ -176,7 +176,7 @@ async fn a_look_is_read_behind_what_was_sent_before_and_then_its_set_is_counted(
     assert_eq!((facts.record.unwrap().run, members), (Some(identity(RUN)), Some(5)));
 }
 
-/// Its members are counted behind what was submitted meanwhile.
+/// Its members are counted after the requests submitted in the meantime.
 #[tokio::test]
 async fn a_look_that_is_overtaken_by_what_was_read_later_is_repeated() {
     let (_server, mut peer, mut client) = admitted().await;

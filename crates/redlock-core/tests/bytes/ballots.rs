@@ -43,7 +43,7 @@ fn resume() -> Op {
     Op::resume(*b"k", token(), 1_000, bid())
 }
 
-/// What there is to know of a server before it is connected to.
+/// The facts of a server that the handshake learns.
 struct Server {
     record: String,
     probe: String,
@@ -96,7 +96,7 @@ async fn admitted() -> (ScriptedServer, Peer, Client) {
     Server::default().connect().await
 }
 
-/// Reads what was sent for a request.
+/// Reads the commands of a request.
 async fn sent(peer: &mut Peer, commands: usize) -> Vec<String> {
     let mut sent = Vec::new();
     for _ in 0..commands {

@@ -14,7 +14,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// What the node casts and reports goes to the test. A test that has failed does not listen.
+/// The receiver of the node's votes and events, which passes them to the test. A failed test no
+/// longer listens.
 struct Report {
     votes: UnboundedSender<Vote>,
     events: UnboundedSender<NodeEvent>,

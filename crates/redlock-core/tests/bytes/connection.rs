@@ -119,7 +119,7 @@ async fn a_request_may_take_longer_than_connecting_where_the_setup_says_so() {
     client.up().await;
     client.submit(0, acquire());
     peer.expect("SET").await;
-    // Nothing happens: that can only be waited for.
+    // The absence of an event can only be shown by waiting.
     tokio::time::sleep(connect_timeout * 3 / 2).await;
     assert_eq!(client.event_at_once(), None);
     peer.say("+OK\r\n").await;

@@ -1,4 +1,4 @@
-//! What a connection learns about the server, and servers that it cannot use.
+//! The handshake of a connection, and servers that it cannot use.
 
 use std::time::{Duration, Instant};
 
@@ -133,7 +133,7 @@ async fn a_server_that_hangs_up_in_the_handshake_is_down() {
     assert_eq!(client.down().await, Cause::ConnectionClosed);
 }
 
-/// What a server says to a client that it will not serve, in place of any reply.
+/// The replies of a server that rejects a client, whatever the command.
 const TURNED_AWAY: [&str; 2] = [
     "ERR max number of clients reached",
     "DENIED Redis is running in protected mode because protected mode is enabled",

@@ -1,5 +1,5 @@
-//! `RedisNode` against servers that say exactly what a test has them say, byte by byte, the wrong
-//! things too. Needs nothing but the loopback interface.
+//! `RedisNode` against scripted servers that send exact bytes, including wrong ones. Needs only the
+//! loopback interface.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says so what it expects")]
 

@@ -14,7 +14,7 @@ macro_rules! script {
     };
 }
 
-/// What the scripts of admission have in common.
+/// The code that the scripts of admission share.
 const COMMON: &str = script!("record");
 
 /// The scripts on locks, queues and marks, each with all of its text.
@@ -197,7 +197,7 @@ fn protocol_names_replies_that_the_scripts_return() {
     assert!(DOCUMENT.contains("`AT FIRE LABEL`") && returns(raised, REPLIES[9].1[0]));
 }
 
-/// Whether the code is in the script, at its end or on a line that goes on.
+/// Returns `true` if the script returns the code, at its end or before the end of a line.
 fn returns(script: &str, code: &str) -> bool {
     let ends = |rest: &str| rest.is_empty() || rest.starts_with([' ', '\n', ',']);
     let code = code.trim_end();

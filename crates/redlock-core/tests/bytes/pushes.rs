@@ -1,16 +1,17 @@
-//! What a server pushes: changes of keys that are watched, and the loss of its data.
+//! Pushes of a server: changes of watched keys, and the loss of its data.
 
 use redlock_core::{Answer, NodeEvent, Op, Verdict};
 use redlock_testkit::lab::{NO_RESP3, NO_TRACKING, Peer, ScriptedServer};
 
 use crate::client::{Client, acquire, token};
 
-/// A part of what a server says to `HELLO 3`.
+/// A part of the reply to `HELLO 3`.
 const HELLO: &str = "%2\r\n$6\r\nserver\r\n$5\r\nredis\r\n$5\r\nproto\r\n:3\r\n";
 const CHANGED: &str = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n";
 const LOST: &str = ">2\r\n$10\r\ninvalidate\r\n_\r\n";
 
-/// A client of a server that tracks and that says `more` behind the last reply of the handshake.
+/// Connects to a server that tracks keys and that sends `more` after the last reply of the
+/// handshake.
 async fn tracked(more: &str) -> (ScriptedServer, Peer, Client) {
     let server = ScriptedServer::bind().await;
     let mut client = Client::start(&server.url());
@@ -102,7 +103,7 @@ async fn a_user_that_may_track_and_not_choose_the_keys_tracks_nothing() {
 #[tokio::test]
 async fn pushes_are_events_wherever_they_come() {
     for split in [false, true] {
-        // The first is pushed behind the handshake, and may come in two reads.
+        // The first push follows the handshake, and may arrive in two reads.
         let more = format!("{LOST}{CHANGED}");
         let now = if split { &more[..LOST.len() + 9] } else { &more };
         let (_server, mut peer, mut client) = tracked(now).await;

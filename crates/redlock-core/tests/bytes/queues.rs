@@ -1,4 +1,4 @@
-//! Shared queues: what is sent for them, and every way in which that is answered.
+//! Shared queues: their requests, and every way in which a master answers them.
 
 use std::time::Duration;
 
@@ -222,7 +222,8 @@ async fn a_right_that_is_taken_away_is_reported_before_the_answer() {
     assert_eq!(client.event().await, NodeEvent::NoQueue("NOPERM no ZCARD".into()));
 }
 
-/// The right is tested again when a lock is wanted, so that a connection does not refuse for ever.
+/// The right is tested again when a lock is requested, so that a connection does not refuse
+/// forever.
 #[tokio::test]
 async fn without_the_right_to_release_nothing_is_acquired_until_it_is_given_back() {
     let (_server, mut peer, mut client) = connected().await;

@@ -1,4 +1,4 @@
-//! What the master says, in any pieces, and what is no answer at all.
+//! Replies of a master, split anywhere, and bytes that are not a reply.
 
 use std::time::Duration;
 
@@ -192,7 +192,7 @@ async fn a_script_that_is_unknown_even_with_its_text_is_an_error() {
     assert_eq!(client.answer().await, answer);
 }
 
-/// A master that says of one of two commands that it has it.
+/// Connects to a master that has one of two commands.
 async fn connected_to_one_that_knows(what: &str) -> (ScriptedServer, Peer, Client) {
     let server = ScriptedServer::bind().await;
     let mut client = Client::start(&server.url());

@@ -1,4 +1,4 @@
-//! A build without TLS: no connection is made that was to be encrypted.
+//! A build without TLS. It rejects every address that needs encryption.
 
 use std::io;
 

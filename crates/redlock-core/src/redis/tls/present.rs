@@ -15,7 +15,7 @@ use super::{InvalidTls, Tls, words};
 use crate::Cause;
 use crate::cause::TLS;
 
-/// What makes encrypted streams of TCP connections.
+/// Turns TCP connections into encrypted streams.
 pub(in crate::redis) type Connector = TlsConnector;
 
 impl Tls {

@@ -1,5 +1,5 @@
-//! What went wrong with TLS, as a sentence that names the cause and the fix. The words of the
-//! library are names of its own enums, and contain neither.
+//! Describes TLS failures in a sentence that names the cause and the fix. The TLS library's own
+//! messages are names from its enums, and contain neither.
 
 use std::io;
 

@@ -12,11 +12,11 @@ use super::{Pending, Settled, Wire};
 use crate::admission::{AdmissionOp, AdmissionReply, Identity};
 use crate::{Answer, Cause, Facts, Op, VoteSlot};
 
-/// Facts that were read, while their members are counted.
+/// Facts already read, whose members are still being counted.
 pub(super) struct Counting {
     pub(super) slot: VoteSlot,
     facts: Facts,
-    /// When the facts were read, in the order of all that was read.
+    /// The number of this read, in the order of all reads.
     read: u64,
 }
 
@@ -63,15 +63,15 @@ impl Wire {
         }
     }
 
-    /// Facts are complete. If facts that were read later have been reported meanwhile, these are
-    /// read once more: the machine gets no older state of a master behind a newer one.
+    /// Completes facts. If later facts were reported during the count, they are read again, so that
+    /// the machine never receives an older state of a master after a newer one.
     pub(super) fn settle_count(&mut self, counting: Counting, reply: &Value) -> Settled {
         let Counting { slot, facts, read } = counting;
         if read >= self.reported {
             let members = admission::members(reply);
             return self.tell(slot, Ok(AdmissionReply::Facts { facts, members }), read);
         }
-        // The connection sends what is there once it has read all there is.
+        // The connection sends this once it has processed all received bytes.
         self.send_admission(Op::admission(AdmissionOp::ReadFacts), slot);
         Settled::More
     }
@@ -105,7 +105,8 @@ impl Wire {
         said
     }
 
-    /// Whether there is a set whose members are of interest: then its count is asked for.
+    /// Requests the count of members, if there is a set whose members matter. Returns `true` if it
+    /// did.
     pub(super) fn count_members(&mut self, facts: &Facts) -> bool {
         let namespace = self.namespace.as_ref();
         let count = namespace.and_then(|namespace| admission::counted(namespace, facts));

@@ -95,8 +95,8 @@ impl Wire {
         }
     }
 
-    /// Whether a request that the server has not carried out may be sent again, behind what was
-    /// submitted after it. One that sets a key must not come behind what gives its token up.
+    /// Returns `true` if a request that the server has not carried out can be sent again, after
+    /// later requests. A request that sets a key must not follow the release of its token.
     pub(super) fn may_repeat(&self, op: &Op) -> bool {
         let sets = matches!(op.verb(), Verb::Enter { .. } | Verb::Take { .. });
         let gives_up = |later: &Op| {
@@ -112,8 +112,8 @@ impl Wire {
         !(sets && self.in_flight.iter().any(is_given_up))
     }
 
-    /// What a member that is not there means. Without quarantine nothing gives all members a score:
-    /// one that is not there has accepted nothing so far.
+    /// Returns the meaning of a missing member. Without a quarantine, nothing gives all members a
+    /// score, so a missing one has accepted nothing so far.
     pub(super) fn missing(&self) -> Balloted {
         match &self.namespace {
             Some(namespace) if !namespace.quarantine => Balloted::Score(0),
@@ -122,7 +122,7 @@ impl Wire {
     }
 }
 
-/// Whether the server did not know the script any more, and so has done nothing.
+/// Returns `true` if the server no longer knew the script, and so did nothing.
 fn is_script_unknown(answer: &Answer) -> bool {
     matches!(&answer.verdict, Verdict::Unknown(Cause::ErrorReply(text))
         if ServerError::of(text) == ServerError::NoScript)

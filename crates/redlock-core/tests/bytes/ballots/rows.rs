@@ -84,7 +84,7 @@ pub(super) fn replies_to_acquire() -> Vec<(String, Answer)> {
     rows.iter().map(|(replies, answer)| (written(replies), answer.clone())).collect()
 }
 
-/// Replies to a ballot for a key that was granted.
+/// Replies to a ballot for a granted key.
 fn replies_to_ballot() -> Vec<(String, Answer)> {
     let rows: &[(&str, Answer)] = &[
         (":1 ,1763755000000031 t", accepted()),

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use redlock_core::Instant;
 
-/// The keys of releases that were given up because too many were unacknowledged. Only their number
-/// and the expiry of the last one are kept, to save memory.
+/// The abandoned keys of releases, of which too many were unacknowledged. Only their number and the
+/// expiry of the last one are kept, to save memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Abandoned {
     count: u64,

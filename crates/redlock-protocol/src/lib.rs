@@ -8,7 +8,7 @@
 //! * `token`: one token from its attempt to its last release; `abandoned`: keys that are left to
 //!   expire;
 //! * `ballot`: which ballots are proposed, and when a fencing token may be handed out;
-//! * `inspection`: what each master reports about a key; `marks`: what was completed under a name,
+//! * `inspection`: what each master reports about a key; `marks`: the work completed under a name,
 //!   by the answers of several masters;
 //! * `waiting`: the callers that wait for one key, in a `queue`; `meeting_point`: the master at which
 //!   the callers of all processes meet;

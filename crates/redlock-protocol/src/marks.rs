@@ -182,7 +182,7 @@ mod tests {
         let is_done = |when| reading.done(when).is_some();
         assert!(is_done(When::Within(HOUR + 1)) && !is_done(When::Within(HOUR)));
         assert!(is_done(When::Fire(7)) && is_done(When::Fire(1)) && !is_done(When::Fire(8)));
-        // A clock that is slightly behind the clock of the previous run.
+        // A clock slightly slower than the clock of the previous run.
         let ahead = says(Some(mark(NOW + AHEAD_MAX, 0, "a")), NOW);
         assert!(Reading::of(&[ahead]).unwrap().done(When::Within(1)).is_some());
         // A mark with only a scheduled run does not complete a period.

@@ -1,30 +1,30 @@
-//! `Waiting`: the callers of one process that wait for one key, of which only the first, the
-//! *head*, talks to masters.
+//! `Waiting`: the callers of one process that wait for one key. Only the first of them, the *head*,
+//! sends requests to masters.
 //!
-//! All processes that wait for a key stand in one shared queue, at the *meeting point* of the key,
-//! M. A process that enters it takes the key at M if it is its turn, and gets a place otherwise. A
+//! All processes that wait for a key share one queue, at the *meeting point* of the key, M. A
+//! process that enters it takes the key at M if it is its turn, and gets a place otherwise. A
 //! release leaves a reservation at M for the first in the queue and calls that process, which then
-//! takes the key at M and at the other masters in one turn. What the head does:
+//! takes the key at M and at the other masters in one turn. The head acts as follows:
 //!
 //! | while | this happens | then |
 //! |---|---|---|
-//! | it asks all masters | it is refused | it enters the queue at M |
-//! | it enters | others stand before it | it sleeps for 0.3 s, 0.1 s more for each further one, 0.8 s at most, or 1 ms for each of them, and enters again: that renews its place |
-//! | it enters | others stand before it, and the key is reserved for another | it enters again shortly after the reservation: those before it may have stopped |
-//! | it enters | others stand before it and M has no key | M has dropped as many waiters that are gone as it does at a time: it enters again at once, 160 times at most |
-//! | it enters | it is the first, and the key is taken | it watches the key at M, because a holder that knows of nobody calls nobody |
-//! | it watches | the key is free at once | it enters again |
+//! | it requests from all masters | it is refused | it enters the queue at M |
+//! | it enters | others are ahead of it | it sleeps for 0.3 s, 0.1 s more for each further one, 0.8 s at most, or 1 ms for each of them, and enters again, which renews its place |
+//! | it enters | others are ahead of it, and the key is reserved for one of them | it enters again shortly after the reservation, because those ahead may have stopped |
+//! | it enters | others are ahead of it and M has no key | M has dropped as many departed waiters as it does in one request: it enters again immediately, 160 times at most |
+//! | it enters | it is the first, and the key is taken | it watches the key at M, because a holder that knows of no waiter calls none |
+//! | it watches | M answers that the key is free | it enters again |
 //! | it enters | the script on the queue fails | it enters at another master, or requests the key from M without a queue |
-//! | it watches | a push: the key has changed | it enters; where the same holder had it behind the last three, when it would have without a push |
-//! | it watches | the holder's TTL, or 100 ms, or twice the time before, are over | it enters and asks the others at once: an orphan at M must not block it |
+//! | it watches | a push: the key has changed | it enters. If the same holder had it after the last three pushes, it enters when it would have without a push |
+//! | it watches | the holder's TTL, or 100 ms, or twice the previous time, is over | it enters, and requests from the others at the same time, so that an orphan at M does not block it |
 //! | it has a place | *go* | it takes the key at M and at the others in one turn |
 //! | it has a place | *next* | it enters when the reservation before it must be over |
-//! | it has a place | *try* | it pauses for up to two fan-outs, and goes on as after *go* |
+//! | it has a place | *try* | it pauses for up to two fan-outs, and continues as after *go* |
 //! | it has no place at that master | *go* | it leaves the queue there: the next one is called |
-//! | it asks | M has granted and too few of the others, of which a quorum answered | it takes a place again without asking for the key, and sleeps |
-//! | it asks | M does not answer, or ballots are refused | it has left the queue, pauses, and waits anew |
-//! | it asks | no quorum answers | it has left the queue, pauses for 0.1 s at most, and asks all masters without entering: it calls nobody, and nobody calls it |
-//! | it asks | it is not served, and fewer masters vote than a quorum because some that are connected do not | it pauses for about a second |
+//! | it requests | M has granted and too few of the others, of which a quorum answered | it takes a place again without requesting the key, and sleeps |
+//! | it requests | M does not answer, or ballots are refused | it has left the queue, pauses, and starts over |
+//! | it requests | no quorum answers | it has left the queue, pauses for 0.1 s at most, and requests from all masters without entering: it calls no waiter, and no release calls it |
+//! | it requests | it is not served, and fewer masters vote than a quorum because some connected ones do not | it pauses for about a second |
 //! | it sleeps, or watches | the connection to M, or the data there, is lost | it enters at the next M after a short random pause |
 //! | it pauses | a master votes that did not, and a quorum does | it enters after a short random pause |
 //! | another caller of this process holds the key | that caller releases | it sends its request directly after the release: to M first if others want the key too, or if M has just been queried (see [`leaving`]) and has not answered |
@@ -65,16 +65,16 @@ mod tests;
 /// comes later and finds the key free may overtake others once or twice. The release after that
 /// queries M, because the process had the key before, and M hands the key to the first in the queue.
 const CONTENDED: Duration = Duration::from_secs(1);
-/// How often a head enters again at once because the queue is full of waiters that are gone: M
-/// drops 64 of them each time, and holds 10,000 at most.
+/// The largest number of times a head immediately enters again because departed waiters fill the
+/// queue. M drops 64 of them each time, and holds 10,000 at most.
 const DROPS_MAX: u32 = 160;
-/// After this many useless pushes in a row, the next one is followed by a pause: a server whose
-/// table of watched keys is full reports changes that never happened, at once.
+/// After this many useless pushes in a row, the next one is followed by a pause, because a server
+/// whose table of watched keys is full immediately reports changes that never happened.
 const PUSHES_MAX: u32 = 3;
-/// From when to when behind the end of a reservation the next one enters.
+/// Earliest and latest time after the end of a reservation at which the next waiter enters.
 const BEHIND_RESERVATION: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(5)];
 
-/// The callers that wait for one key, in the order in which they asked.
+/// The callers that wait for one key, in order of arrival.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Waiting<Id> {
     queue: Queue<Id>,
@@ -83,10 +83,10 @@ pub struct Waiting<Id> {
     place: Option<usize>,
     /// Sleeps that nothing ended sooner, and refusals without a queue: they widen the next one.
     tries: u32,
-    /// How often the head has entered again at once behind waiters that are gone: since it began,
-    /// found the key taken, was the first, or found the queue full.
+    /// How often the head has immediately entered again because of departed waiters, since it
+    /// began, found the key taken, was the first, or found the queue full.
     entries: u32,
-    /// Pushes behind which the same holder had the key, since the last sleep that none ended.
+    /// Pushes after which the same holder still had the key, since the last sleep without a push.
     pushes: u32,
     /// The holder that was seen last.
     seen: u64,
@@ -113,7 +113,7 @@ impl<Id: Copy + Ord> Default for Waiting<Id> {
 }
 
 impl<Id: Copy + Ord> Waiting<Id> {
-    /// A key that nothing waits for yet.
+    /// Creates the state of a key without waiters.
     pub fn new() -> Self {
         Self {
             queue: Queue::new(),
@@ -133,7 +133,8 @@ impl<Id: Copy + Ord> Waiting<Id> {
         }
     }
 
-    /// One more caller wants the key. `is_held_here`: a caller of this process holds it.
+    /// Adds a caller that wants the key. `is_held_here` means that a caller of this process holds
+    /// it.
     pub fn join(&mut self, caller: Id, is_held_here: bool, now: Instant) -> Step<Id> {
         self.waits_from(now);
         self.queue.join(caller);
@@ -144,7 +145,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
         }
     }
 
-    /// A caller whose attempt is made without waiting here, or was and is lost, waits from now on.
+    /// Adds a caller whose attempt runs without waiting here, or was lost.
     pub fn join_attempting(&mut self, caller: Id, now: Instant) -> bool {
         self.waits_from(now);
         self.queue.join(caller);
@@ -161,14 +162,14 @@ impl<Id: Copy + Ord> Waiting<Id> {
         }
     }
 
-    /// The attempt of the head asks to enter the queue of the master `at`.
+    /// Records that the attempt of the head enters the queue of the master `at`.
     pub fn entering(&mut self, at: usize) {
         self.place = Some(at);
     }
 
-    /// The head has the key, and no place any more: the next one waits until it is released here.
-    /// Its wait counts from now on: a process with many callers would otherwise be served for each
-    /// of them before another process that came later.
+    /// Records that the head has the key and no longer has a place. The next caller waits until the
+    /// key is released here. Its wait starts now, because a process with many callers would
+    /// otherwise be served for each of them before a process that arrived later.
     pub fn won(&mut self, now: Instant) -> Step<Id> {
         if let Some(head) = self.head() {
             self.queue.leave(head);
@@ -181,9 +182,10 @@ impl<Id: Copy + Ord> Waiting<Id> {
         self.await_release(now)
     }
 
-    /// A caller of this process has released the key: the next one asks right behind the release,
-    /// and stands behind the processes that wait already. A process with many callers would have
-    /// more turns than others if the wait of each of them counted.
+    /// Records that a caller of this process has released the key. The next caller sends its
+    /// request directly after the release, and queues after the processes that already wait. If
+    /// each caller's own wait were used, a process with many callers would have more turns than
+    /// others.
     pub fn released(&mut self, now: Instant) -> Step<Id> {
         (self.since, self.waits_since) = (now, now);
         match self.head {
@@ -194,24 +196,24 @@ impl<Id: Copy + Ord> Waiting<Id> {
         }
     }
 
-    /// The callers of this process let others go first until then: see [`untaken`].
+    /// Makes the callers of this process let others go first until then: see [`untaken`].
     pub fn stand_back(&mut self, until: Instant, now: Instant) -> Step<Id> {
         (self.back_until, self.contended_at) = (until, Some(now));
         self.place.take().map_or(Step::Wait, Step::Leave)
     }
 
-    /// A master reports that others wait for the key, or they may, and the master has not answered
-    /// yet.
+    /// Records that other processes wait for the key by a master's report, or may wait because the
+    /// master has not answered yet.
     pub fn others_wait(&mut self, now: Instant) {
         self.contended_at = Some(now);
     }
 
-    /// M reports that nobody waits for the key.
+    /// Records M's report that no process waits for the key.
     pub fn nobody_waits(&mut self) {
         self.contended_at = None;
     }
 
-    /// The attempt of the head was lost to a caller of this process. `answer` is as in
+    /// Handles an attempt of the head that was lost to a caller of this process. `answer` is as in
     /// [`lost`](Self::lost).
     pub fn lost_here(&mut self, answer: Option<QueueAnswer>, now: Instant) -> Step<Id> {
         if answer.is_some_and(|answer| answer.others_wait) {
@@ -220,7 +222,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
         self.await_release(now)
     }
 
-    /// The attempt of the head was lost. `answer` is the answer of M when it did not let the head
+    /// Handles a lost attempt of the head. `answer` is the answer of M if it did not let the head
     /// in.
     pub fn lost(&mut self, refusal: Refusal, answer: Option<QueueAnswer>, at: Moment) -> Step<Id> {
         let Head::Attempting { ask, is_called } = self.head else { return Step::Wait };
@@ -244,7 +246,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
             }
             (Refusal::Alone, _) => Step::Queue,
             (Refusal::Silent | Refusal::NoQuorum, _) => {
-                // Another one may have the key meanwhile: it is not held up by our place.
+                // Our place must not hold up the processes that can get the key in the meantime.
                 (self.place, self.since) = (None, at.now);
                 self.pause_blindly(at)
             }
@@ -281,14 +283,15 @@ impl<Id: Copy + Ord> Waiting<Id> {
         }
     }
 
-    /// The place without the key is asked for at this master; `None` if there is no queue.
+    /// Records the master that was sent the request for a place without the key. `None` if there is
+    /// no queue.
     pub fn queue_sent(&mut self, master: Option<usize>, at: Moment) -> Step<Id> {
         let Some(master) = master else { return self.pause_blindly(at) };
         (self.place, self.head) = (Some(master), Head::Queueing { at: master });
         Step::Wait
     }
 
-    /// The answer of M to that; `None` if it did not answer.
+    /// Handles the answer of M to that request. `None` if it did not answer.
     pub fn queued(&mut self, master: usize, answer: Option<QueueAnswer>, at: Moment) -> Step<Id> {
         match (self.head, answer) {
             (Head::Queueing { at }, _) if at != master => Step::Wait,
@@ -298,7 +301,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
         }
     }
 
-    /// The master has not answered the watch, or the request for a place.
+    /// Handles a master that has not answered the watch, or the request for a place.
     pub fn silent(&mut self, master: usize, at: Moment) -> Step<Id> {
         if !self.is_asking() || !self.head.is_at(master) {
             return Step::Wait;
@@ -307,17 +310,17 @@ impl<Id: Copy + Ord> Waiting<Id> {
         self.pause_blindly(at)
     }
 
-    /// The watch goes to this master; `None` if no master can report changes.
+    /// Records the master that was sent the watch. `None` if no master can report changes.
     pub fn watch_sent(&mut self, master: Option<usize>, at: Moment) -> Step<Id> {
         let Some(master) = master else { return self.pause_blindly(at) };
-        // Right behind a place without the key there is no use in asking again at once.
+        // Directly after a place without the key, an immediate new request is useless.
         let enters = !matches!(self.head, Head::Queueing { .. });
         self.watched_at = at.now;
         self.head = Head::Watching { at: master, enters };
         Step::Wait
     }
 
-    /// The answer of the meeting point to the watch.
+    /// Handles the answer of the meeting point to the watch.
     pub fn watch_answered(&mut self, master: usize, verdict: &Verdict, at: Moment) -> Step<Id> {
         let Head::Watching { at: watches, enters } = self.head else { return Step::Wait };
         if watches != master {
@@ -349,7 +352,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
         }
     }
 
-    /// The master `at` reports that the key has changed.
+    /// Handles a report of the master `at` that the key has changed.
     pub fn changed(&mut self, master: usize, at: Moment) -> Step<Id> {
         if !self.head.is_watching(master) {
             return Step::Wait;
@@ -407,7 +410,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
         }
     }
 
-    /// When [`tick`](Self::tick) has something to do.
+    /// Returns when [`tick`](Self::tick) has something to do.
     pub fn due(&self) -> Option<Instant> {
         self.head.due()
     }
@@ -427,10 +430,10 @@ impl<Id: Copy + Ord> Waiting<Id> {
         }
     }
 
-    /// A caller does not wait any longer. Its turn goes to the one behind it.
+    /// Removes a caller. Its turn goes to the next caller.
     ///
-    /// A watch or a pause that a head has begun goes on for the next head. An attempt does not: its
-    /// caller's end is the end of the attempt, and the next one begins anew.
+    /// A watch or a pause that a head has begun continues for the next head. An attempt ends with
+    /// its caller, and the next head starts over.
     pub fn leave(&mut self, caller: Id, now: Instant) -> Step<Id> {
         let was_head = self.head() == Some(caller);
         self.queue.leave(caller);
@@ -444,69 +447,71 @@ impl<Id: Copy + Ord> Waiting<Id> {
         Step::Wait
     }
 
-    /// Whether an attempt is made for the head.
+    /// Returns `true` if an attempt for the head is under way.
     pub fn is_attempting(&self) -> bool {
         matches!(self.head, Head::Attempting { .. })
     }
 
-    /// Whether the head waits for a caller of this process, and asks no master meanwhile.
+    /// Returns `true` if the head waits for a caller of this process, and sends no request until
+    /// then.
     pub fn awaits_release(&self) -> bool {
         matches!(self.head, Head::AwaitingRelease { .. })
     }
 
-    /// Whether the head waits for the answer to a watch, or to the request for a place.
+    /// Returns `true` if the head waits for the answer to a watch, or to the request for a place.
     pub fn is_asking(&self) -> bool {
         matches!(self.head, Head::Watching { .. } | Head::Queueing { .. })
     }
 
-    /// The master at which this process has a place, or may have.
+    /// Returns the master at which this process has a place, or may have one.
     pub fn place(&self) -> Option<usize> {
         self.place
     }
 
-    /// Whether the last attempt saw no quorum: the next one is to find out if there is one.
+    /// Returns `true` if the last attempt reached no quorum, so that the next one must find out if
+    /// there is one.
     pub fn is_without_quorum(&self) -> bool {
         self.is_without_quorum
     }
 
-    /// From when on the wait of the head counts, at the earliest.
+    /// Returns the earliest start of the head's wait.
     pub fn since(&self) -> Instant {
         self.since
     }
 
-    /// All callers, in order.
+    /// Returns all callers, in order.
     #[cfg(test)]
     pub fn callers(&self) -> impl Iterator<Item = Id> {
         self.queue.iter()
     }
 
-    /// The caller whose turn it is.
+    /// Returns the caller whose turn it is.
     pub fn head(&self) -> Option<Id> {
         self.queue.first()
     }
 
-    /// Whether nothing waits here, and nothing is worth remembering.
+    /// Returns `true` if there are no callers and nothing worth remembering.
     pub fn is_over(&self, now: Instant) -> bool {
         self.queue.is_empty() && self.head == Head::Idle && now >= self.remembered_until()
     }
 
-    /// Until then a queue without callers is kept.
+    /// Returns until when a queue without callers is kept.
     pub fn remembered_until(&self) -> Instant {
         self.back_until.max(self.contended_until().unwrap_or(Instant::ORIGIN))
     }
 
-    /// Until when the key counts as contended, where it does.
+    /// Returns until when the key is treated as contended. `None` if it isn't.
     fn contended_until(&self) -> Option<Instant> {
         self.contended_at.map(|at| at.saturating_add(CONTENDED))
     }
 
-    /// Whether others want the key, as far as is known.
+    /// Returns `true` if others want the key, as far as this process knows.
     pub fn is_contended(&self, now: Instant) -> bool {
         self.contended_until().is_some_and(|until| now < until)
     }
 
-    /// A caller that wants a key which others want, too, asks the meeting point first: votes do not
-    /// split then, and those that were there before it are served before it.
+    /// Starts with the meeting point if others also want the key, so that votes do not split and
+    /// earlier waiters are served first.
     fn begin(&mut self, now: Instant) -> Step<Id> {
         self.entries = 0;
         let watches = std::mem::take(&mut self.watches_then);
@@ -520,8 +525,8 @@ impl<Id: Copy + Ord> Waiting<Id> {
         self.attempt(if enters { Ask::First } else { Ask::All })
     }
 
-    /// Nothing is asked while it is known who holds the key; once a second all the same, because
-    /// the end of a holder that never returns is not reported.
+    /// Sends no request while the holder is known to be in this process, except once per second,
+    /// because the end of a holder that never returns is not reported.
     fn await_release(&mut self, now: Instant) -> Step<Id> {
         self.head = match self.queue.is_empty() {
             true => Head::Idle,

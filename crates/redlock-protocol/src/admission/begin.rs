@@ -8,10 +8,10 @@
 //! - *after the loss*: an earlier one may have been raised since, and the longer lock may have been
 //!   taken and lost since;
 //! - *from every master that can be queried*, or later: a longer value learned during the
-//!   quarantine makes it longer. The first q to answer may be exactly those that have lost their
-//!   records. The client waits for a master that is being connected, and for one that reads its
-//!   data from disk, for as long as a quarantine lasts. For a master that is unreachable, the last
-//!   record read applies.
+//!   quarantine makes it longer. The first q to answer may be exactly the masters without records.
+//!   The client waits for a master that is being connected, and for a master that reads its data
+//!   from disk, for as long as a quarantine lasts. For an unreachable master, the last record read
+//!   applies.
 
 use redlock_core::admission::{Begin, Millis, Nonce, Record, quarantine_length};
 
@@ -155,7 +155,7 @@ impl Admission {
         })
     }
 
-    /// Returns the records that were read, one per server.
+    /// Returns the records read so far, one per server.
     pub(super) fn records(&self) -> impl Iterator<Item = &Record> {
         self.servers().filter_map(|master| Some(&self.peers[master].master()?.record))
     }

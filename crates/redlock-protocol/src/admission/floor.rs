@@ -79,7 +79,7 @@ pub(super) fn floor(
     rounded(by_clock(answers).max(own)).map(|score| Floor { score, by_clock: true })
 }
 
-/// Returns the largest of all scores and TIMEs that were read. No other function trusts a clock.
+/// Returns the largest of all scores and TIMEs read. No other function trusts a clock.
 pub(super) fn by_clock(answers: &[Scored]) -> Score {
     let scores = answers.iter().map(Scored::largest);
     let times = answers.iter().map(|answer| above(answer.facts.time));

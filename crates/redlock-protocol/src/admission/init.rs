@@ -1,5 +1,5 @@
 //! `init`: an operator asserts that no lock of a former incarnation is valid on any of these
-//! masters. This file decides what is written to which master, from everything that was read.
+//! masters. From everything read so far, this file decides what is written to which master.
 //!
 //! A client with a quarantine admits. With `again`, it takes over the ballots of clients without
 //! one. A client without a quarantine must pass `again`. It removes records and moves their ballots
@@ -92,7 +92,7 @@ pub enum NoPlan {
     OtherSet(Box<Lists>),
     /// The floor would reach 2^53.
     TooLarge,
-    /// The floor is above this one, the largest that is allowed. It would permanently use up almost
+    /// The floor is above this one, the largest allowed floor. It would permanently use up almost
     /// all tokens.
     TooFar(Score),
     /// The floor is so far ahead of the clocks that they do not pass it soon, and `--far-floor` was
@@ -134,7 +134,7 @@ impl Admission {
         let orders = due.filter_map(|(answer, &nonce)| {
             let master = answer.master;
             let facts = self.peers[master].master()?;
-            // The operator's assertion covers only what was read.
+            // The operator's assertion covers only the state that this `init` has read.
             let until = answer.facts.time.saturating_add(self.act_within);
             let set = || set.as_ref().and_then(|set| self.set_change(master, set));
             let init = || Init {

@@ -7,7 +7,7 @@
 //! | state | evidence | next |
 //! |---|---|---|
 //! | away | no connection | nothing |
-//! | in doubt | a null push came, or a script found another record than the one that was read | probe |
+//! | in doubt | a null push came, or a script found a changed record | probe |
 //! | not ours | a replica, loading, in cluster mode, rights denied, a duplicate address | probe every second |
 //! | **voting** | `run` equals the identity, and its ballot set is complete or not yet counted | nothing, or probe every second if its set of masters does not fit the list (`sets.rs`) |
 //! | to begin | no record, another identity, no `run`, an incomplete set, an end too far ahead | read the records of the others, then *begin* (`begin.rs`) |
@@ -21,9 +21,8 @@
 //!
 //! # Effects of each failure
 //!
-//! - *The connection breaks*: the master is away. It may still execute a script that was sent, so
-//!   each script compares first. The nonce is kept, because it names the quarantine and not the
-//!   process.
+//! - *The connection breaks*: the master is away. It may still execute a sent script, so each
+//!   script compares first. The nonce is kept, because it names the quarantine and not the process.
 //! - *The client dies*: the fields stay. Another client continues with the notes.
 //! - *The data is lost* (restart, FLUSHALL, failover and back): the identity or the record differs
 //!   from the admitted one, or a null push precedes any later answer. *Begin* makes a new nonce.
@@ -65,13 +64,13 @@ use self::peer::{Doubt, Peer, Stuck};
 use self::twins::Twins;
 use crate::quorum::quorum;
 
-/// The state of all masters for one client, and its steps for those that do not vote.
+/// The state of all masters for one client, and the steps for the non-voting ones.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Admission {
     /// Our own `max_ttl`. It applies only while no record has one.
     max_ttl: Millis,
     /// An operator set our `max_ttl`, so it is not a default. It then also applies to the length of
-    /// a quarantine if every record that was read may be older than the last change of `max_ttl`.
+    /// a quarantine if every record read may be older than the last change of `max_ttl`.
     is_given: bool,
     /// How often a master that does not vote is probed.
     probe_every: Millis,
@@ -143,12 +142,12 @@ pub enum Step {
     ReadFloor(Nonce, Vec<(usize, Incarnation)>),
     /// Admit it: its record names all members.
     Admit(Admit),
-    /// Remove a record that was never admitted, for a client without a quarantine.
+    /// Remove the record of a master that was never admitted, for a client without a quarantine.
     Remove(Remove),
     /// Create the ballot set of clients without a quarantine, for a client that sends no ballots.
     /// Clients with a quarantine would not notice it otherwise.
     ShowUse,
-    /// Do nothing before this instant of our own clock, unless an event comes.
+    /// Do nothing before this instant of this process's clock, unless an event comes.
     Wait(Millis),
 }
 
@@ -274,7 +273,8 @@ impl Admission {
     }
 
     /// Returns the longest usable TTL: the smallest `max_ttl` of the records, or our own if no
-    /// record has one. `None` while no record was read. No master grants anything then.
+    /// record has one. `None` while no record was read, because no master grants anything until
+    /// then.
     pub fn max_ttl(&self) -> Option<Millis> {
         if !self.has_quarantine {
             return Some(self.max_ttl);

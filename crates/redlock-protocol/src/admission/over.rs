@@ -54,8 +54,8 @@ pub(super) fn over_at(peer: &Peer, length: Millis, now: Millis) -> Option<Millis
 /// client adds a note for a process whose note is missing or invalid.
 ///
 /// `times` are the voting processes, each with its TIME or slightly less, so that the result is not
-/// too early. They need not have been queried for a note. `None` if no such process votes. Only a
-/// long-running client ends the quarantine then.
+/// too early. They need not have been queried for a note. `None` if no such process votes, because
+/// in that case only a long-running client ends the quarantine.
 pub(super) fn noted_at(
     peer: &Peer,
     length: Millis,

@@ -20,7 +20,7 @@ pub(super) struct Past {
     nonce: Option<Nonce>,
     /// Whether it was admitted under that nonce, so that its quarantine cannot return.
     is_admitted: bool,
-    /// The nonces that are over, the latest last.
+    /// The nonces of past quarantines, the latest last.
     over: Vec<Nonce>,
 }
 

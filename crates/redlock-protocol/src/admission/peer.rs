@@ -83,7 +83,7 @@ impl Loading {
 pub(super) enum Doubt {
     #[default]
     None,
-    /// A null push came, or a script did not find the record that was read. A probe must be sent.
+    /// A null push came, or a script found a changed record. A probe must be sent.
     Unasked,
     /// A probe that was sent after the doubt began is under way.
     Asked,
@@ -115,8 +115,8 @@ impl Peer {
         self.master().filter(|_| !self.is_outdated())
     }
 
-    /// Returns `true` if its record is older than another one that this client has read of the same
-    /// process. That is a loss of data, even if the record shows the master as admitted.
+    /// Returns `true` if its record is older than another record that this client has read from the
+    /// same process. That is a loss of data, even if the record shows the master as admitted.
     pub(super) fn is_outdated(&self) -> bool {
         self.master().is_some_and(|facts| self.past.is_over(&facts.record))
     }

@@ -1,7 +1,7 @@
 //! Decides whether the masters hold the `max_ttl` that an `init` has written, and whether that
-//! `init` continues if another one is at work.
+//! `init` continues if another `init` runs at the same time.
 //!
-//! A script writes `max_ttl` only over the value that was read, and all values are read again after
+//! A script writes `max_ttl` only over the value it expects, and all values are read again after
 //! the last answer. So there was a moment at which all masters held the value that a call reports.
 //! Two calls with different values either succeed one after the other, or one of them fails.
 //!
@@ -38,10 +38,9 @@ pub struct WritePass {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Written {
     master: usize,
-    /// Its record was to be removed, so it has no `max_ttl`.
+    /// Its record was removed, so it has no `max_ttl`.
     is_removed: bool,
-    /// The `max_ttl` that was read, or that this batch has written. Any other value is from another
-    /// call.
+    /// The `max_ttl` read from it, or written by this batch. Any other value is from another call.
     expected: Option<Millis>,
     /// The outcome of the script. `None` if it did not answer, or was refused.
     outcome: Option<Outcome>,

@@ -15,8 +15,8 @@ pub enum Why {
     Away,
     /// It is the same server as this one.
     TwinOf(usize),
-    /// It can be reached and does not count. The first time is the shortest until this client, or a
-    /// new one, can admit it; the second is the longest if only short-lived clients come. A client
+    /// It is reachable but does not vote. The first time is the shortest until this client, or a
+    /// new one, can admit it. The second is the longest if only short-lived clients come. A client
     /// that has read the nonce earlier may admit it sooner.
     NotAdmitted(NotAdmitted),
 }
@@ -36,7 +36,7 @@ impl Left {
 }
 
 impl Admission {
-    /// Why this master does not vote; `None` if it does.
+    /// Returns why this master does not vote. `None` if it does.
     pub fn why(&self, master: usize, now: Millis) -> Option<Why> {
         if self.votes(master) {
             return None;
@@ -103,8 +103,8 @@ impl Admission {
         Left { by_staying: Some(length), by_visits }
     }
 
-    /// Every admission leaves a floor behind, and a quarantine keeps it. One that was read of any
-    /// master shows that the namespace is not new, where this master has none.
+    /// Every admission leaves a floor, and a quarantine keeps it. If this master has no floor, a
+    /// floor read from any other master shows that the namespace is not new.
     fn why_unadmitted(&self, facts: &MasterView) -> WhyNot {
         let record = &facts.record;
         if record.admits(facts.identity) {

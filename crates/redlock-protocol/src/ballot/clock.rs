@@ -28,10 +28,10 @@ pub const LEAD_MAX_US: u64 = 1 << 51;
 /// The masters' TIME, and the *lead*: the largest distance by which a score was ahead of it.
 ///
 /// The clock is the lower median of the TIMEs that the masters reported, advanced by our own clock.
-/// Once three masters have reported, a single wrong clock does not move it. A client whose masters
-/// are behind those of other clients learns that from scores and is ahead itself for a while. The
-/// lead stays for ten seconds, so that it is not learned again every few locks. It then shrinks
-/// slowly, so that one wrong clock does not move all others forever.
+/// Once three masters have reported, a single wrong clock does not move it. If a client's masters
+/// lag those of other clients, it learns that from scores and uses times ahead of its clock for a
+/// while. The lead stays for ten seconds, so that it is not learned again every few locks. It then
+/// shrinks slowly, so that one wrong clock does not move all others forever.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct BallotClock {
     samples: [Option<Sample>; MASTERS_MAX],

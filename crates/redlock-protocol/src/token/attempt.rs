@@ -18,7 +18,7 @@ mod fenced;
 pub use self::fenced::FIRST;
 use self::fenced::Fenced;
 
-/// Where the token of an attempt comes from.
+/// The source of the token of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Origin {
     /// A new token: masters receive `SET NX`.

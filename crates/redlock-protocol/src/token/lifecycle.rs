@@ -146,7 +146,7 @@ pub enum Asked {
     Ballot(u32),
     /// Report the score.
     Score,
-    /// Extend the key; this is the number of the extension.
+    /// Extend the key. The number is that of the extension.
     Extension(u32),
     /// Set the key again.
     Readd,
@@ -154,7 +154,7 @@ pub enum Asked {
     Release,
 }
 
-/// What the driver must do now.
+/// The driver's next task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Do nothing.
@@ -204,7 +204,7 @@ pub enum Step {
     HandedOn(HandOver),
     /// Send the release when its turn comes.
     Release,
-    /// Tell these masters to delete the key.
+    /// Send these masters the request to delete the key.
     SendRelease(MasterSet),
     /// The outcome of the release is known.
     Released,
@@ -221,12 +221,12 @@ pub struct Won {
     pub fan_out: Option<Duration>,
 }
 
-/// An attempt that was lost.
+/// A lost attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
     /// The reason.
     pub defeat: Defeat,
-    /// What the loss means for callers that continue to wait.
+    /// The effect of the loss on callers that continue to wait.
     pub refusal: Refusal,
     /// Each master's answer.
     pub answers: Vec<LastAnswer>,

@@ -59,7 +59,7 @@ impl<'a> Judged<'a> {
     }
 }
 
-/// What an answer to a ballot, or to a query for the score, shows about its master.
+/// The information about a master in an answer to a ballot, or to a query for the score.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shown {
     /// It has ballots, so its grants are valid.

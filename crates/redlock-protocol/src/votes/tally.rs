@@ -143,7 +143,7 @@ mod tests {
         tally
     }
 
-    /// The algorithm's words, over all votes at once: more than half have granted.
+    /// The algorithm's definition, applied to the complete votes: more than half have granted.
     fn wins(votes: &[usize]) -> bool {
         votes.iter().filter(|vote| **vote == 0).count() * 2 > votes.len()
     }
@@ -193,8 +193,8 @@ mod tests {
         }
     }
 
-    /// A result is certain if every way to fill in the missing votes leads to it. Nothing is
-    /// decided earlier, and everything is decided then.
+    /// A result is certain if every way to fill in the missing votes leads to it. Nothing may be
+    /// decided earlier, and everything must be decided at that point.
     #[test]
     fn every_vote_is_decided_as_early_as_it_is_certain_and_no_earlier() {
         for masters in 1..=7 {

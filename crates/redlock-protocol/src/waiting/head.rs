@@ -14,20 +14,21 @@ pub(super) const WATCH_AGAIN: Duration = Duration::from_secs(1);
 pub(super) enum Head {
     /// There is none.
     Idle,
-    /// A caller of this process holds the key; the head asks M at this instant.
+    /// A caller of this process holds the key. The head queries M at this instant.
     AwaitingRelease { ask_at: Instant },
     /// It makes an attempt. Meanwhile it may have been called.
     Attempting { ask: Ask, is_called: bool },
-    /// It has asked for a place, and not for the key.
+    /// It has requested a place, but not the key.
     Queueing { at: usize },
     /// It makes an attempt at this instant.
     Pausing { until: Instant, ask: Ask },
     /// It watches the key at this instant. Until then other processes go first, or a holder without
     /// knowledge of waiters may acquire the key again.
     Aside { until: Instant },
-    /// It has asked the meeting point who holds the key, and asks for it at once if nobody does.
+    /// It has queried the meeting point for the holder, and requests the key immediately if there
+    /// is none.
     Watching { at: usize, enters: bool },
-    /// It sleeps until this instant. The first in the queue watches the key meanwhile.
+    /// It sleeps until this instant. The first in the queue watches the key during its sleep.
     Asleep { at: usize, until: Instant, ask: Ask },
 }
 
@@ -50,8 +51,8 @@ impl Head {
         }
     }
 
-    /// Whether it watches at this master, or sleeps after watching. A head that asks for a place
-    /// does not.
+    /// Returns `true` if it watches at this master, or sleeps after watching. A head that has
+    /// requested a place does not.
     pub(super) fn is_watching(self, master: usize) -> bool {
         matches!(self, Self::Watching { at, .. } | Self::Asleep { at, .. } if at == master)
     }

@@ -1,9 +1,9 @@
-//! `Leaving`: what a release tells the processes that wait in the shared queue.
+//! `Leaving`: how a release treats the processes that wait in the shared queue.
 //!
-//! A plain release deletes the key and calls nobody: the first in the queue finds out by its watch,
-//! and a caller of the former holder may be faster. A release that queries M hands the key to the
-//! first in the queue there, in one step. It takes no further request, but M does more work for it,
-//! which costs an eighth of the rate if a lock is held for a few round trips only.
+//! A plain release deletes the key and calls no process. The first in the queue notices by its
+//! watch, and a caller of the former holder may be faster. A release that queries M hands the key
+//! to the first in the queue there, in one step. It needs no further request, but M does more work
+//! for it, which costs an eighth of the rate if locks are held for only a few round trips.
 //!
 //! So a longer hold always queries M. After a short one, the process may rely on an answer of M
 //! that is fresh: at most [ten votes](fresh_for) old.
@@ -13,23 +13,22 @@ use std::time::Duration;
 /// How many times as long as a vote a hold lasts that counts as long, and an answer is fresh.
 const FRESH: u32 = 10;
 
-/// For how long an answer of M is good enough, and from which length on a hold is a long one.
-/// `fan_out` is how long a vote takes.
+/// Returns how long an answer of M stays fresh, which is also the shortest length of a long hold.
+/// `fan_out` is the length of a vote.
 pub fn fresh_for(fan_out: Duration) -> Duration {
     fan_out.saturating_mul(FRESH)
 }
 
-/// What a process knows about the others when it releases a lease.
+/// A process's knowledge about others when it releases a lease.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Known {
     /// By the latest answer of M, others wait.
     pub others_wait: bool,
     /// M called this process, and has not answered it since.
     pub is_unanswered: bool,
-    /// A caller of this process had the key before, as far as is remembered, or had this lease
-    /// before.
+    /// A caller of this process had the key previously, as far as is remembered, or had this lease.
     pub was_held: bool,
-    /// By an answer of M that is [fresh](fresh_for), nobody waits, and M has the key.
+    /// By a [fresh](fresh_for) answer of M, no process waits, and M has the key.
     pub is_unwanted: bool,
     /// How long this process has had the lease. `None` if it was resumed.
     pub held_for: Option<Duration>,
@@ -40,7 +39,7 @@ pub struct Known {
 /// How a lease is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaving {
-    /// The key is deleted on each master, and nobody is called.
+    /// The key is deleted on each master, and no waiter is called.
     Plain,
     /// M hands the key to the first in its queue.
     Query {
@@ -53,7 +52,7 @@ pub enum Leaving {
 }
 
 impl Leaving {
-    /// The release of a lease by a process that knows this.
+    /// Chooses how a process with this knowledge releases a lease.
     pub fn of(known: Known) -> Self {
         let is_long = known.held_for.is_none_or(|held_for| held_for >= fresh_for(known.fan_out));
         let is_due = known.others_wait || known.is_unanswered || is_long;

@@ -1,11 +1,11 @@
-//! Pauses and sleeps: how long a head waits before it asks again.
+//! Pauses and sleeps: how long a head waits before its next request.
 //!
-//! The pause for want of votes is no matter of contention: no attempt can be won before it ends,
-//! and every attempt costs the masters a request and a release while they are being admitted. When
-//! a quorum votes, each head makes one attempt, at a random time within 40 ms. One attempt a second
-//! keeps the reasons in a caller's error up to date, and finds changes that no event has reported.
-//! Masters that are away, or are being checked, may vote at any time: for them alone the pause
-//! stays short.
+//! The pause for lack of votes has nothing to do with contention. No attempt can be won before it
+//! ends, and every attempt costs the masters a request and a release while they are being admitted.
+//! When a quorum votes, each head makes one attempt, at a random time within 40 ms. One attempt per
+//! second keeps the reasons in a caller's error up to date, and finds changes that no event has
+//! reported. Masters that are away, or are being checked, may vote at any time, so if only they are
+//! missing, the pause stays short.
 
 use std::time::Duration;
 
@@ -16,25 +16,25 @@ use super::step::{Ask, Moment, QueueAnswer, Step};
 use super::{WATCH_AGAIN, Waiting};
 use crate::retry::{self, APART_MAX};
 
-/// For how long the first in a queue sleeps first; each sleep is twice as long, up to a second.
+/// The first sleep of the first in a queue. Each further sleep is twice as long, up to a second.
 const SLEEP_MIN: Duration = Duration::from_millis(100);
-/// For how long the second in a queue sleeps, what each further one sleeps more, and the longest
-/// sleep but for one millisecond for each before it. A quarter of it is random. The first in the
-/// queue may have stopped, with all that stand before this one, so it must ask in time.
+/// The sleep of the second in a queue, the additional sleep per further place, and the longest
+/// sleep (plus one millisecond per place). A quarter is random. The first in the queue and all
+/// others ahead may have stopped, so each place must send a request in time.
 const PLACE_AGAIN: [Duration; 3] =
     [Duration::from_millis(310), Duration::from_millis(100), Duration::from_millis(800)];
-/// How long after a reservation for another one asks again, what each place further back adds, and
-/// how much that is at most: the next in the queue comes first, and the others find the key taken
-/// or reserved again.
+/// The time after a reservation for another ticket until the next request, the addition per further
+/// place, and the largest addition. The next in the queue comes first, and the others find the key
+/// taken or reserved again.
 const AFTER_ANOTHER: [Duration; 3] =
     [Duration::from_millis(10), Duration::from_millis(5), Duration::from_millis(100)];
-/// No sleep of one that waits is longer, with its random part.
+/// The longest sleep of a waiter, including its random part.
 pub(super) const SLEEP_MAX: Duration = Duration::from_millis(1_250);
 /// Redis keeps a key through the whole millisecond in which it expires.
 const BEHIND_EXPIRY: Duration = Duration::from_millis(2);
 
 impl<Id: Copy + Ord> Waiting<Id> {
-    /// The connection to the master `at`, or its data, is lost.
+    /// Handles the loss of the connection to the master `at`, or of its data.
     pub fn lost_sight(&mut self, master: usize, at: Moment) -> Step<Id> {
         if self.place == Some(master) {
             self.place = None;
@@ -46,8 +46,8 @@ impl<Id: Copy + Ord> Waiting<Id> {
         self.pause(at.now.saturating_add(pause), Ask::First)
     }
 
-    /// The attempt of the head was lost, and none can be won before more masters vote. That shows
-    /// nothing about contenders.
+    /// Handles a lost attempt of the head if none can be won before more masters vote. Such a loss
+    /// shows nothing about contenders.
     pub fn lost_for_want_of_votes(&mut self, at: Moment) -> Step<Id> {
         self.place = None;
         let pause = WATCH_AGAIN.mul_f64(0.75 + at.random / 4.0);
@@ -73,8 +73,8 @@ impl<Id: Copy + Ord> Waiting<Id> {
         answer.map_or(Step::Wait, |answer| Step::Leave(answer.at))
     }
 
-    /// Some master votes that did not, and a quorum does: what failed for want of masters may
-    /// succeed now. A pause that ends sooner stays as it is.
+    /// Handles a master that starts to vote when that completes a quorum. Attempts that failed for
+    /// lack of masters may now succeed. A pause that ends sooner is kept.
     pub fn votes_gained(&mut self, at: Moment) -> Step<Id> {
         match self.head {
             Head::Pausing { until, ask } => {
@@ -85,8 +85,8 @@ impl<Id: Copy + Ord> Waiting<Id> {
         }
     }
 
-    /// Others stand before the head, `rank` of them. It is called when it is its turn, unless those
-    /// before it have stopped.
+    /// Sleeps behind `rank` others in the queue. The head is called when it is its turn, unless the
+    /// others have stopped.
     pub(super) fn sleep_behind(&mut self, rank: u32, answer: QueueAnswer, at: Moment) -> Step<Id> {
         let sleep = match answer.reserved_for {
             Some(left) => left.saturating_add(after_another(rank, at.random)),

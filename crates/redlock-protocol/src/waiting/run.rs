@@ -1,10 +1,10 @@
-//! `Run`: how long a process has a key in a row where no queue works.
+//! `Run`: how long a process keeps a key in a row if no queue works.
 //!
 //! Without a queue, the next caller of a process sends its request directly after the release, and
-//! every other process is later. So after a run of leases, the process stands back for a moment, and
-//! then takes part as any other. The process cannot see others that it keeps away, and one that comes
-//! while it stands back can be gone before it notices. If it notices none four times in a row, it
-//! stands back for half as long from then on.
+//! every other process is later. So after a run of leases, the process stands back for a moment,
+//! and then competes like any other. The process cannot see the others that it keeps away, and a
+//! process that arrives while it stands back can be gone before it notices. If it notices none four
+//! times in a row, it stands back for half as long from then on.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use redlock_core::Instant;
 
 use crate::retry::APART_MAX;
 
-/// The most leases in a run, with those that were handed on.
+/// The largest number of leases in a run, including leases passed on to other callers.
 const LEASES_MAX: u32 = 32;
 /// The longest run.
 const RUN_MAX: Duration = Duration::from_millis(100);
@@ -40,13 +40,13 @@ impl Default for Run {
 }
 
 impl Run {
-    /// Another process has the key, or wants it.
+    /// Records that another process has the key, or wants it.
     pub fn others_came(&mut self) {
         (self.leases, self.pause, self.pauses) = (0, APART_MAX, 0);
     }
 
-    /// A lease ends after `held_for`, in which `leases` callers had it. Returns for how long the
-    /// callers of this process stand back. `fan_out` is how long a vote takes.
+    /// Records the end of a lease held for `held_for` by `leases` callers. Returns how long the
+    /// callers of this process stand back. `fan_out` is the length of a vote.
     pub fn lease_ends(
         &mut self,
         leases: u32,

@@ -1,19 +1,19 @@
-//! `Step`: what is to be done for the head; `Ask` and `Refusal`: what it asks for, and how it
-//! fails; `QueueAnswer` and `Moment`: what it hears, and when.
+//! `Step`: the next task for the head; `Ask` and `Refusal`: which masters it queries, and how it
+//! fails; `QueueAnswer` and `Moment`: the answer it receives, and when.
 
 use std::time::Duration;
 
 use redlock_core::{Answer, Instant, QueueTicket, Verdict};
 
-/// The masters that an attempt asks. If M keeps a queue, the attempt also enters the queue, unless
-/// its head asks all masters and has no place yet.
+/// The masters that an attempt queries. If M keeps a queue, the attempt also enters the queue,
+/// unless its head queries all masters and has no place yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ask {
-    /// All at once.
+    /// All at the same time.
     All,
     /// M, and the others when it has granted.
     First,
-    /// All at once, and the others even where the key is reserved.
+    /// All at the same time, and the others even if the key is reserved.
     Called,
 }
 
@@ -22,20 +22,20 @@ pub enum Ask {
 pub enum Step<Id> {
     /// No step before the next event or the time of [`Waiting::due`](super::Waiting::due).
     Wait,
-    /// An attempt is to be made for this caller.
+    /// Make an attempt for this caller.
     Attempt(Id, Ask),
-    /// M is to be asked who holds the key, and to report its next change.
+    /// Query M for the holder of the key, and have M report its next change.
     Watch,
-    /// M is to be asked for a place, and not for the key.
+    /// Request a place from M, but not the key.
     Queue,
-    /// The place at this master, or a reservation for us there, is to be given up.
+    /// Give up the place at this master, or the reservation for us there.
     Leave(usize),
 }
 
 /// How an attempt was lost, as far as waiting is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Another holds the key.
+    /// Another client holds the key.
     Held,
     /// Contenders have shared the masters among themselves: none has a quorum.
     Split,
@@ -52,7 +52,7 @@ pub enum Refusal {
 pub struct QueueAnswer {
     /// The master that answered.
     pub at: usize,
-    /// How many stand before it; `None` if it has no place.
+    /// The number of tickets ahead of it. `None` if it has no place.
     pub rank: Option<u32>,
     /// Others wait for the key at M.
     pub others_wait: bool,
@@ -80,8 +80,8 @@ impl QueueAnswer {
         }
     }
 
-    /// The answer of master `at` to a head that enters with `ticket`; `None` if it has let the head
-    /// in, or reports no queue.
+    /// Reads the answer of master `at` to a head that enters with `ticket`. `None` if it has let
+    /// the head in, or reports no queue.
     pub fn of(at: usize, answer: &Answer, ticket: QueueTicket) -> Option<Self> {
         let (queued, verdict) = (answer.queued?, &answer.verdict);
         let is_free = *verdict == Verdict::Free;
@@ -94,7 +94,7 @@ impl QueueAnswer {
             Verdict::Held { ttl, .. } if reserved.is_some() && !is_reserved_for_us => *ttl,
             _ => None,
         };
-        // The head is one of those that wait if it has a place.
+        // A head with a place is one of the waiters itself.
         let others_wait = queued.waiters > u32::from(queued.rank.is_some());
         let rank = queued.rank;
         Some(Self {
@@ -109,7 +109,7 @@ impl QueueAnswer {
     }
 }
 
-/// When something happens, and what a random pause is made of then.
+/// The time of an event, and the inputs for a random pause after it.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
     /// When.

@@ -1,4 +1,4 @@
-//! What a head does at each event, one rule after the other.
+//! The head's reaction to each event, one rule after the other.
 
 use redlock_core::{Call, Cause, Verdict};
 
@@ -37,7 +37,7 @@ fn asking() -> Waiting<u32> {
     World::after(&[JOIN, REFUSED, FIRST]).waiting
 }
 
-/// One caller that watches a key; its holder keeps the key for `ttl`.
+/// One caller that watches a key, whose holder keeps it for `ttl`.
 fn watching(ttl: Option<Duration>, random: f64) -> Waiting<u32> {
     let mut waiting = asking();
     let held = Verdict::Held { token: None, ttl };
@@ -45,7 +45,7 @@ fn watching(ttl: Option<Duration>, random: f64) -> Waiting<u32> {
     waiting
 }
 
-/// One caller with a place behind so many others.
+/// One caller with a place after `rank` others.
 fn behind(rank: u32, random: f64) -> Waiting<u32> {
     let mut waiting = World::after(&[JOIN, REFUSED]).waiting;
     let answer = Some(Place::Behind(rank).answered(0));
@@ -63,7 +63,7 @@ fn unqueued() -> Waiting<u32> {
     waiting
 }
 
-/// How long a head sleeps from the beginning, and what it does then.
+/// Returns how long a head sleeps from the beginning, and its next step.
 fn sleep(mut waiting: Waiting<u32>) -> (Duration, Step<u32>) {
     let due = waiting.due().expect("it sleeps");
     let early = due.saturating_sub(Duration::from_nanos(1));
@@ -151,7 +151,7 @@ fn a_push_is_followed_by_an_entry_at_once() {
     assert_eq!(watching(None, 0.5).changed(1, start(0.5)), Step::Wait, "not its master");
 }
 
-/// A server whose table is full pushes behind each watch.
+/// A server whose table is full pushes after each watch.
 #[test]
 fn pushes_that_nothing_comes_of_lead_to_one_entry_a_second() {
     let mut world = World::after(&[JOIN, REFUSED, FIRST, HELD]);
@@ -242,7 +242,7 @@ fn behind_waiters_that_are_gone_it_enters_again_at_once_160_times() {
     assert_eq!(sleep(waiting).1, first(1));
 }
 
-/// What it has slept behind waiters that were there takes none of these times away.
+/// Earlier sleeps after live waiters use up none of these entries.
 #[test]
 fn who_has_waited_for_long_enters_again_as_often_behind_waiters_that_are_gone() {
     let (gone, there) = (Place::BehindThoseThatAreGone.answered(0), Place::Behind(3).answered(0));
@@ -281,7 +281,7 @@ fn a_reservation_that_names_it_is_as_good_as_a_call() {
     assert_eq!(World::after(&[JOIN]).waiting.lost(Refusal::Held, ours, start(0.5)), called(1));
 }
 
-/// The holder has no key at the meeting point: to ask again there at once is of no use.
+/// The holder has no key at the meeting point, so another immediate request there is useless.
 #[test]
 fn who_gets_in_and_nowhere_else_takes_a_place_without_the_key_and_sleeps() {
     let mut world = World::after(&[JOIN, REFUSED, Event::Lost(Refusal::Alone)]);
@@ -293,7 +293,7 @@ fn who_gets_in_and_nowhere_else_takes_a_place_without_the_key_and_sleeps() {
     assert_eq!(called_now.called(0, Call::Go, RESERVATION, start(0.5)), called(1));
 }
 
-/// It would block the queue for those that reach a quorum.
+/// It would block the queue for processes that reach a quorum.
 #[test]
 fn who_reaches_no_quorum_waits_anew() {
     let mut world = World::after(&[JOIN, REFUSED, FIRST, HELD, Event::Due]);
@@ -380,7 +380,7 @@ fn without_a_meeting_point_it_is_tried_again_after_a_blind_pause_that_doubles() 
     }
 }
 
-/// A refused caller asks the meeting point first; that is so for a second, for each caller.
+/// A refused caller first queries the meeting point. This lasts for a second, for each caller.
 #[test]
 fn a_key_counts_as_contended_for_a_second_after_others_were_seen() {
     for (refusal, is_contended) in

@@ -18,7 +18,7 @@ use super::pauses::SLEEP_MAX;
 const IN_A_ROW: u8 = 3;
 /// The pause is half as long as the last of these leases.
 const PART: u32 = 2;
-/// The longest pause. The longest sleep of one that waits is no longer: nothing wakes it if the
+/// The longest pause. It equals a waiter's longest sleep, because nothing wakes the waiter if the
 /// process had no key at the master at which it waits.
 const PAUSE_MAX: Duration = SLEEP_MAX;
 
@@ -29,14 +29,14 @@ pub struct Untaken {
 }
 
 impl Untaken {
-    /// A caller took the lease that ends.
+    /// Records that a caller took the lease.
     pub fn taken(&mut self) {
         self.in_a_row = 0;
     }
 
-    /// No caller took the lease that ends after `held_for`. Returns for how long the callers of this
-    /// process stand back: at least for `reservation`, the time that M gives to a process that it
-    /// calls.
+    /// Records that no caller took the lease that ends after `held_for`. Returns how long the
+    /// callers of this process stand back, which is at least `reservation`, the time that M gives
+    /// to a called process.
     pub fn untaken(&mut self, held_for: Duration, reservation: Duration) -> Option<Duration> {
         self.in_a_row += 1;
         if self.in_a_row < IN_A_ROW {
@@ -54,8 +54,8 @@ mod tests {
     const RESERVATION: Duration = Duration::from_millis(50);
     const TTL: Duration = Duration::from_secs(2);
 
-    /// After which of these leases the process stands back, by their numbers. An `x` is one that no
-    /// caller took.
+    /// Returns the numbers of the leases after which the process stands back. An `x` is a lease
+    /// that no caller took.
     fn stands_back(leases: &str) -> Vec<usize> {
         let mut untaken = Untaken::default();
         let ends = leases.chars().enumerate();

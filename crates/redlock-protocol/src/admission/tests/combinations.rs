@@ -2,14 +2,14 @@
 
 use super::*;
 
-/// What a master may be for a client.
+/// The possible states of a master for a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Away,
     Replica,
     Loading,
     Admitted,
-    /// Admitted as a former replica, and known as one no more.
+    /// Admitted as a former replica, which it no longer reports.
     Flipped,
     /// Restarted with its record.
     Restarted,
@@ -18,7 +18,7 @@ enum Kind {
     NoRecord,
     Incomplete,
     Waiting,
-    /// Its quarantine is that of a former process.
+    /// In quarantine under the identity of a former process.
     WaitingFormer,
     /// The end of its quarantine lies too far ahead.
     FarAhead,
@@ -77,7 +77,7 @@ impl Kind {
         !matches!(self, Self::Away | Self::Replica | Self::Loading)
     }
 
-    /// The first step of a client that was asked for a lock.
+    /// Returns the first step of a client that wants a lock.
     fn step(self, all: [Self; 3]) -> &'static str {
         let voting = all.into_iter().filter(|kind| kind.votes()).count();
         match self {

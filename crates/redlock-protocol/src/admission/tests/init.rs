@@ -152,7 +152,8 @@ fn init_after_a_restart_is_refused_unless_again_is_said() {
     assert!(masters[0].data.record.admits(identity(11)));
 }
 
-/// What this client has read outlives the records. What it has written itself is no use from before.
+/// Records that this client has read outlive their loss on the masters. Records that it wrote
+/// itself are not evidence of an earlier use.
 #[test]
 fn a_plain_init_is_refused_where_the_use_was_read_before_all_records_were_lost() {
     let mut masters: Vec<_> = [10, 20, 30].map(Master::admitted).into();
@@ -238,7 +239,7 @@ fn a_floor_that_leaves_few_tokens_is_refused_with_the_limit() {
     }
 }
 
-/// Where all masters come back empty only people know of it.
+/// If all masters come back empty, only the operator knows the earlier tokens.
 #[test]
 fn a_floor_that_clocks_do_not_pass_soon_is_refused_unless_that_is_said() {
     let mut masters: Vec<_> = [10, 20, 30].map(Master::fresh).into();

@@ -9,7 +9,7 @@ const LONG: Millis = 10 * MAX_TTL;
 
 const LOADING: MasterKind = MasterKind::Loading { uptime: 0 };
 
-/// Two masters that lost their records, and one that allows more.
+/// Two masters that lost their records, and a third with a longer `max_ttl`.
 fn two_lost_and_one_long() -> Vec<Master> {
     let mut masters = vec![Master::fresh(10), Master::fresh(20), Master::admitted(30)];
     masters[2].data.record.max_ttl = Some(LONG);
@@ -44,7 +44,7 @@ fn a_quarantine_is_begun_with_the_largest_max_ttl_that_is_held() {
     assert_eq!(until, Some(EPOCH + 5500));
 }
 
-/// A client whose own `max_ttl` a person gave.
+/// A client with an explicitly set `max_ttl`.
 fn given(masters: &[Master]) -> Admission {
     connected(
         Admission::new(masters.len(), MAX_TTL, 1000, ACT_WITHIN).with_given_max_ttl(),
@@ -72,8 +72,8 @@ fn a_quarantine_is_no_longer_than_an_admitted_master_allows() {
     }
 }
 
-/// Their records may be from before `max_ttl` was raised. What is mere default is no reason to
-/// lengthen every quarantine behind a restart of all.
+/// Their records may predate the last increase of `max_ttl`. A default must not lengthen every
+/// quarantine after a restart of all masters.
 #[test]
 fn beside_records_of_former_lives_what_the_client_was_given_counts() {
     let mut masters = short();
@@ -88,7 +88,7 @@ fn beside_records_of_former_lives_what_the_client_was_given_counts() {
     assert_eq!(begun_with(&mut given(&masters), &masters), LONG);
 }
 
-/// The first quorum that answers may be just those that have lost their records.
+/// The first quorum to answer may be exactly the masters without records.
 #[test]
 fn no_quarantine_is_begun_while_a_master_that_may_have_a_record_is_being_connected() {
     let mut masters = two_lost_and_one_long();
@@ -120,7 +120,7 @@ fn no_quarantine_is_begun_while_a_master_reads_its_data_from_disk() {
     assert_eq!(begun_with(&mut admission, &masters), LONG);
 }
 
-/// Its connection may break meanwhile.
+/// Its connection may break during that time.
 #[test]
 fn a_master_that_reads_its_data_is_waited_for_as_long_as_a_quarantine_lasts() {
     let mut masters = two_lost_and_one_long();
@@ -154,7 +154,7 @@ fn masters_that_vote_wait_for_no_connection() {
     assert!(!admission.awaits_connections());
 }
 
-/// What a replica keeps is another master's record, and older.
+/// A replica keeps an older copy of another master's record.
 #[test]
 fn records_that_are_read_of_replicas_count_for_nothing() {
     let masters = two_lost_and_one_long();

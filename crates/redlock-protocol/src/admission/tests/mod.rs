@@ -1,4 +1,4 @@
-//! The machine beside masters that are values.
+//! The machine, with masters that are plain values.
 
 mod combinations;
 mod init;
@@ -21,23 +21,23 @@ use super::*;
 /// The longest TTL of these tests, in ms, and the length of their quarantines.
 const MAX_TTL: Millis = 1000;
 const LENGTH: Millis = 1100;
-/// What clients without quarantine have left.
+/// The ballots left by clients without quarantine.
 fn off_set() -> Option<Ballots> {
     Some(Ballots::new(5, 95))
 }
 /// How long scripts may act.
 const ACT_WITHIN: Millis = 2000;
-/// What a script that is written by hand has: it is never late.
+/// The deadline of a script written by hand, which is never late.
 const UNTIL: Millis = Millis::MAX;
 /// TIME at the start of a test.
 const EPOCH: Millis = 1_000_000;
 
-/// The member of the one resource that is locked.
+/// The member of the only resource.
 fn member() -> Member {
     Member::of(b"k")
 }
 
-/// A master that answers at once.
+/// A master that answers immediately.
 #[derive(Clone, Debug)]
 struct Master {
     identity: Identity,
@@ -132,13 +132,13 @@ fn connected(mut admission: Admission, masters: &[Master], now: Millis) -> Admis
     admission
 }
 
-/// The connection to this master breaks, and another is made.
+/// Breaks the connection to this master and makes a new one.
 fn reconnect(admission: &mut Admission, masters: &[Master], index: usize, now: Millis) {
     admission.on(index, Event::Down, now);
     admission.on(index, Event::Up(masters[index].facts(now)), now);
 }
 
-/// The first master lost its record, and those of the others are read.
+/// The first master has lost its record, and the client reads the records of the others.
 fn read_records(admission: &mut Admission, masters: &mut [Master], now: Millis) {
     let step = admission.step(0, now, Nonce(1));
     let Some(("records", event)) = carry_out(step, 0, masters, now) else {
@@ -147,7 +147,7 @@ fn read_records(admission: &mut Admission, masters: &mut [Master], now: Millis) 
     admission.on(0, event, now);
 }
 
-/// Carries out steps until nothing is left to do now; the names of the steps, in their order.
+/// Carries out steps until none is left. Returns their names in order.
 fn settle(admission: &mut Admission, masters: &mut [Master], now: Millis) -> Vec<&'static str> {
     let mut names = Vec::new();
     for _ in 0..50 {

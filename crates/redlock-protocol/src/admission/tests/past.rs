@@ -1,4 +1,4 @@
-//! A copy of the data that is put back into a running master.
+//! A copy of the data is restored into a running master.
 
 use redlock_core::WhyNot;
 

@@ -225,7 +225,7 @@ fn a_score_from_before_the_last_admission_of_another_master_proves_nothing() {
             .collect()
     };
     let mut answers = scored(&masters);
-    // Master 1 was admitted anew, with a floor of its own, before its facts were read.
+    // Master 1 was admitted again, with its own floor, before its facts were read.
     masters[1].data.record.nonce = Some(Nonce(99));
     answers[1].facts = masters[1].facts(LENGTH);
     admission.on(0, Event::Floors(nonce, answers), LENGTH);

@@ -1,4 +1,4 @@
-//! The scripts, each on a master of its own.
+//! The scripts, each on a separate master.
 
 use super::*;
 

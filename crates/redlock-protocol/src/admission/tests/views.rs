@@ -1,4 +1,4 @@
-//! What a client asks the machine about each master.
+//! The views of each master that a client gets from the machine.
 
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ fn a_push_is_answered_by_one_probe() {
     assert!(client.is_open(0) && !client.votes(0));
 }
 
-/// Two of three have lost everything, and a quorum can be asked.
+/// Two of three have lost everything, and a quorum is reachable.
 #[test]
 fn a_connection_is_waited_for_where_a_quarantine_is_to_be_begun() {
     let mut masters = masters(3);
@@ -243,14 +243,14 @@ fn a_quarantine_that_is_known_to_be_too_short_is_begun_anew() {
     assert!(!matches!(quarantined, Step::Begin(_)), "once: {quarantined:?}");
 }
 
-/// The first client has begun the quarantine and noted the TIMEs; the second stays for a moment.
+/// The first client has begun the quarantine and noted the TIMEs. The second stays for a moment.
 #[test]
 fn a_client_that_comes_later_admits_twice_the_length_behind_the_notes() {
     for (now, admits) in [(2 * LENGTH - 1, false), (2 * LENGTH, true)] {
         let mut masters = masters(3);
         masters[0].restart(4);
         settle(&mut client(&masters, 0), &mut masters, 0);
-        // The clock of the master itself goes forward by a minute: it ends nothing alone.
+        // The master's own clock jumps forward by a minute, which is not enough to end anything.
         masters[0].ahead = 60_000;
         let mut later = client(&masters, now);
         let steps = settle(&mut later, &mut masters, now);
@@ -259,7 +259,7 @@ fn a_client_that_comes_later_admits_twice_the_length_behind_the_notes() {
     }
 }
 
-/// The clocks of the others go forward by a minute: that of the master itself counts, too.
+/// The clocks of the others jump forward by a minute, but the master's own clock matters as well.
 #[test]
 fn the_time_that_visits_take_is_known_by_the_clock_of_the_master_itself() {
     let mut masters = masters(3);

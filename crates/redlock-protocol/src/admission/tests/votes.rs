@@ -93,8 +93,8 @@ fn a_vote_that_does_not_count_says_why_and_how_long() {
     assert_eq!(said(&admission, 300), (WhyNot::Emptied, true, left(LENGTH - 300)));
 }
 
-/// Whether the master of the first place is admitted at `later` by one client that stayed, or by
-/// one that comes then.
+/// Returns whether the first master is admitted at `later` by a client that stayed, or by a new
+/// client.
 fn is_admitted_at(later: Millis, masters: &[Master], stays: &Admission) -> bool {
     let (mut masters, mut stays) = (masters.to_vec(), stays.clone());
     settle(&mut stays, &mut masters, later);
@@ -164,8 +164,8 @@ fn of_brand_new_masters_only_a_client_that_stays_ends_the_quarantines() {
     assert_eq!(said(&admission), (Some(Duration::from_millis(LENGTH)), None));
 }
 
-/// Each client is short-lived. One that only reads, and has asked no master for TIME, reports the
-/// same.
+/// Each client is short-lived. A client that only reads, and has queried no master for TIME,
+/// reports the same.
 #[test]
 fn the_time_that_is_said_falls_from_visit_to_visit_and_is_never_too_early() {
     let mut masters = three();
@@ -323,7 +323,8 @@ fn a_record_that_was_never_admitted_is_removed_and_the_use_is_shown() {
     }
 }
 
-/// For example, its user may not write there. A null push behind it leads to a probe at once.
+/// For example, its user is not allowed to write there. A null push afterwards leads to an
+/// immediate probe.
 #[test]
 fn a_use_that_cannot_be_shown_costs_nothing() {
     let masters = [1, 2, 3].map(Master::fresh).to_vec();
@@ -353,7 +354,7 @@ fn a_look_that_nobody_doubted_does_not_end_a_doubt_and_a_later_one_is_believed()
     assert_eq!(not_admitted(&admission, 0, 4).why, WhyNot::Incomplete);
 }
 
-/// Whoever asked for it: a report, a floor, the quarantine of another master.
+/// The reader can be a report, a floor, or the quarantine of another master.
 #[test]
 fn what_anybody_has_read_is_believed_and_nothing_else_names_the_ballots() {
     let mut masters = three();
@@ -388,7 +389,7 @@ fn members_that_were_not_counted_are_as_many_as_before_in_the_same_life() {
     assert!(admission.votes(0), "a set that nobody has counted is complete");
 }
 
-/// A program that asks for reports again and again delays no quarantine.
+/// A program that repeatedly reads reports delays no quarantine.
 #[test]
 fn what_others_read_does_not_put_off_the_next_look() {
     let mut masters = three();
@@ -402,8 +403,8 @@ fn what_others_read_does_not_put_off_the_next_look() {
     assert_eq!(admission.step(0, 1000, Nonce(9)), Step::Probe);
 }
 
-/// Three masters without a record of an admission; a client with a quarantine was here a moment
-/// ago, and has begun one on the first.
+/// Three masters without an admission record. A client with a quarantine has recently begun one on
+/// the first.
 fn first_begun() -> Vec<Master> {
     let mut masters = [1, 2, 3].map(Master::fresh).to_vec();
     let mut other = client(&masters, 0);

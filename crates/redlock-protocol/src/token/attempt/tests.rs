@@ -80,7 +80,7 @@ impl Order {
         }
     }
 
-    /// The step that the algorithm asks for.
+    /// Returns the step that the algorithm requires.
     fn expected(&self) -> Step {
         let quorum = quorum(self.attempt.ledger.masters());
         let out = if self.is_timed_out { 0 } else { self.pending.len() };
@@ -139,7 +139,7 @@ fn late_votes(lease: &HeldLease, order: &Order) {
     }
 }
 
-/// Every order of events from here on, each a moment after the one before, or long after.
+/// Tries every order of events from here on, each a moment after the previous event, or long after.
 fn every_order(order: &Order, seen: &mut usize) {
     assert_released(order);
     for (event, pause) in order.events().iter().flat_map(|one| [(one, 1), (one, 990)]) {

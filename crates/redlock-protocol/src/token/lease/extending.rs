@@ -1,4 +1,4 @@
-//! Extensions of a lease: those of its keeper, and those that its holder waits for.
+//! Extensions of a lease, started by its keeper or awaited by its holder.
 
 use redlock_core::{Cause, Instant, Verdict};
 use std::time::Duration;

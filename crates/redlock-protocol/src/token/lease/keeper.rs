@@ -132,7 +132,8 @@ impl HeldLease {
         Step { extend: Some(extend), ..Step::default() }
     }
 
-    /// Plans the next extension after one that moved the lease, which was valid until `before`.
+    /// Plans the next extension after an extension that moved the lease, which was valid until
+    /// `before`.
     pub(super) fn reschedule(&mut self, before: Instant, now: Instant) {
         let due = self.extension_due();
         if self.keeper != Keeper::Off && self.ledger.valid_until() > before && due > now {

@@ -57,7 +57,7 @@ mod tests {
     use crate::lab::*;
     use crate::terms::HoldOptions;
 
-    /// A lease of the masters 0 and 1, where 2 has granted the key and refused the ballot.
+    /// A lease on masters 0 and 1, while master 2 has granted the key and refused the ballot.
     fn refused() -> HeldLease {
         let mut lease = lease(3, 2, HoldOptions::default(), at(0));
         let answer = Answer::new(Verdict::BallotRefused).with_ballot(Balloted::Refused);

@@ -101,8 +101,8 @@ fn a_slow_master_does_not_keep_the_key_from_one_that_lost_its_data() {
     assert_eq!(lease.tick(at(100 + NODE_TIMEOUT), 0.5).readd, set([0, 4]));
 }
 
-/// A lease that lapses at 988, and of which only the master 2 has not answered the extension that
-/// its holder asked for at 980. The master 0 has no key.
+/// A lease that lapses at 988. Its holder requested an extension at 980, which only master 2 has
+/// not answered. Master 0 has no key.
 fn extended_late() -> (HeldLease, u32) {
     let mut lease = lease(3, 3, HoldOptions { auto_extend: false, ..options() }, at(0));
     let number = lease.extend(timing(TTL)).number;
@@ -347,7 +347,7 @@ fn the_masters_that_may_hold_the_key_are_those_that_did_not_refuse_it_last() {
     assert_eq!(lease.ledger().may_hold(), set([0, 1, 2, 3]), "an earlier request may have set it");
 }
 
-// Keys that are given back.
+// Keys added again on masters that lost them.
 
 #[test]
 fn keys_are_given_back_once_it_is_certain_that_the_lease_lasts() {
@@ -403,7 +403,7 @@ fn a_key_that_is_given_back_can_move_the_lease_and_with_it_the_next_extension() 
     assert_eq!(lease.due(), Some(at(400 + TTL / 3).saturating_add(ms(1) / 3)));
 }
 
-// What is left of it.
+// The remaining life of the key.
 
 #[test]
 fn the_key_lives_for_one_life_from_when_a_master_has_answered_last() {

@@ -12,7 +12,8 @@ fn ledger(answers: &[Answer]) -> Ledger {
     ledger
 }
 
-/// The release of a lease of five whose first `copies` masters granted; the others refused.
+/// The release of a lease of five masters, of which the first `copies` granted and the others
+/// refused.
 fn release_of(copies: usize, was_lost: bool) -> Release {
     let answer = |master| if master < copies { Answer::granted() } else { held() };
     let answers: Vec<Answer> = (0..5).map(answer).collect();
@@ -23,7 +24,7 @@ fn vote(release: &mut Release, master: usize, answer: &Answer) -> Option<Release
     release.vote(master, answer, ms(1), at(1))
 }
 
-/// The contract, for all answers at once.
+/// Computes the expected result from all answers together.
 fn expected(held: usize, answers: &[Answer], was_lost: bool) -> Released {
     let count = |verdict: &Verdict| answers.iter().filter(|one| one.verdict == *verdict).count();
     let absent = 5 - held + count(&Verdict::NotOurs);
@@ -69,7 +70,7 @@ fn every_combination_of_answers_has_one_outcome_and_it_comes_once() {
     }
 }
 
-/// The masters that did not acknowledge are asked again, and no others.
+/// Checks that exactly the masters without an acknowledgment are queried again.
 fn assert_left(release: &mut Release, answers: &[Answer]) {
     let has_failed = |master: &usize| matches!(answers[*master].verdict, Verdict::Unknown(_));
     let failed: MasterSet = (0..answers.len()).filter(has_failed).collect();
@@ -317,8 +318,8 @@ fn others_need_not_wait_once_a_quorum_has_answered() {
     }
 }
 
-/// The runtime of the driver ended behind the request: the caller asks again, and what the first
-/// request has deleted is not there any more.
+/// The driver's runtime went away after the request. The caller tries again, and keys that the
+/// first request deleted no longer exist.
 #[test]
 fn a_key_that_the_first_request_may_have_deleted_was_ours() {
     let mut release = release_of(5, false);
@@ -353,7 +354,7 @@ fn a_key_of_another_process_may_stay_for_as_long_as_the_masters_allow() {
         assert_eq!(release.expiry(), ms(5_000));
         assert_eq!(release.left(0, at(100)), Some(ms(4_900)));
     }
-    // What was sent and has failed counts from the same instant.
+    // A failed request is measured from the same instant.
     release.send();
     vote(&mut release, 1, &closed());
     release.masters_allow(ms(6_000));

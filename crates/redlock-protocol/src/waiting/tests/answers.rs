@@ -1,4 +1,4 @@
-//! What the head hears, and what it says of itself.
+//! The answers that the head receives, and the state that it reports.
 
 use redlock_core::{Answer, QueueTicket, Queued, Reservation};
 
@@ -99,7 +99,7 @@ fn only_the_master_that_was_asked_is_heard() {
     waiting.queued(0, None, start(0.5));
     assert_eq!((waiting.place(), waiting.is_asking()), (None, false));
     assert_eq!(waiting, silent);
-    // One that sleeps has its answer.
+    // A sleeping head has its answer.
     let mut asleep = asleep();
     let before = asleep.clone();
     assert_eq!((asleep.silent(0, start(0.5)), asleep), (Step::Wait, before));
@@ -142,7 +142,7 @@ fn the_third_push_behind_which_one_holder_has_the_key_is_followed_and_the_fourth
     assert_eq!(of_another.changed(0, start(0.5)), Step::Wait);
 }
 
-/// The place is given up for the one behind it: the holder in this process asks no master.
+/// Its place goes to the next process, because the holder in this process queries no master.
 #[test]
 fn who_waits_for_a_release_of_its_own_process_passes_a_call_on() {
     let mut waiting = World::after(&[JOIN, REFUSED, FIRST, HELD]).waiting;

@@ -1,12 +1,12 @@
-//! A process with two callers that have the key in turn, and one that waits: every order in which
-//! requests and answers arrive. The answer to a release may come long after the next request.
+//! A process with two callers that have the key in turn, and a waiting process: every order in
+//! which requests and answers arrive. The answer to a release may come long after the next request.
 
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
 use crate::waiting::leaving::{Known, Leaving};
 
-/// So many holds may pass a process from when it stands in the queue.
+/// The largest number of holds that can overtake a queued process.
 const PASSED_MAX: u8 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,7 +27,7 @@ enum Asked {
     Take,
 }
 
-/// What the holder's process does.
+/// The steps of the holder's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Holder {
     Holds,
@@ -35,7 +35,7 @@ enum Holder {
     Queued,
 }
 
-/// What the waiter does.
+/// The steps of the waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Waiter {
     Comes,

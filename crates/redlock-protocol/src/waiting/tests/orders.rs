@@ -41,8 +41,8 @@ fn events() -> Vec<(u32, Event)> {
     events
 }
 
-/// Two callers, before the first attempt has ended; behind a holder of their own process; and
-/// when the first of them watches.
+/// Two callers: before the first attempt has ended, while their own process holds the key, and
+/// while the first of them watches.
 fn starts() -> [World; 3] {
     let join = |is_held_here| Event::Join { is_held_here };
     let held = Event::Lost(Refusal::Held);
@@ -54,7 +54,7 @@ fn starts() -> [World; 3] {
     ]
 }
 
-/// Each event happens at most once to a waiter and a master. Orders that lead to the same are
+/// Each event happens at most once to a waiter and a master. Orders that lead to the same state are
 /// followed once. The rules are those of [`World::happen`].
 #[test]
 fn no_order_of_six_events_for_two_waiters_and_two_masters_breaks_a_rule() {
@@ -67,7 +67,7 @@ fn no_order_of_six_events_for_two_waiters_and_two_masters_breaks_a_rule() {
             for (bit, event) in events.iter().filter(|(bit, _)| happened & bit == 0) {
                 let mut after = world.clone();
                 after.happen(*event);
-                // One that changes nothing may as well not have happened.
+                // An event without effect is skipped.
                 if after != *world {
                     next.insert((happened | bit, after));
                 }

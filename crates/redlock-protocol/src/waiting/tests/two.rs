@@ -10,7 +10,7 @@ use super::world::moment;
 use crate::waiting::{Ask, Moment, QueueAnswer, Refusal, Step, Waiting};
 
 const M: usize = 0;
-/// Where they meet when M is lost.
+/// The meeting point after M is lost.
 const NEXT: usize = 1;
 const EVENTS_MAX: usize = 10;
 const RESERVATION: Duration = Duration::from_millis(50);
@@ -48,7 +48,7 @@ struct Meeting {
 struct Process {
     waiting: Waiting<u32>,
     inbox: VecDeque<Message>,
-    /// The attempt under way: whether M has let it in, where it was asked.
+    /// The current attempt, and whether M has let it in, if M was queried.
     attempt: Option<Attempt>,
     stage: Stage,
 }
@@ -91,12 +91,12 @@ struct World {
     meetings: [Meeting; 2],
     processes: [Process; 2],
     is_lost: bool,
-    /// A key that nobody gives back is in the way, on the others.
+    /// An orphaned key is in the way on the other masters.
     is_blocked: bool,
 }
 
 impl World {
-    /// Both have come and were refused, by one that holds the key at M, or by each other.
+    /// Both have come and were refused, by a client that holds the key at M, or by each other.
     fn begin(key: Key) -> Self {
         let meeting = Meeting { key: Key::Free, queue: Vec::new(), watching: [false; 2] };
         let process = |id: usize| {
@@ -138,7 +138,8 @@ impl World {
         self.check_holders();
     }
 
-    /// Only whom a meeting point has let in gets the key, and it lets nobody in while it is held.
+    /// Checks that only a process let in by a meeting point gets the key, and that no process is
+    /// let in while it is held.
     fn check_holders(&self) {
         let holders = (0..2).filter(|id| self.processes[*id].stage == Stage::Holds).count();
         assert!(holders <= 1 || self.is_lost, "two were let in: {self:?}");
@@ -160,7 +161,7 @@ impl World {
                 _ => return false,
             },
             Event::Wins(id) if self.is_let_in(id) && !self.is_blocked => self.hold(id),
-            // It deletes its key at M, and then asks for a place: in this order.
+            // It first deletes its key at M, and then requests a place.
             Event::Fails(id) if self.is_let_in(id) && !self.is_blocked => {
                 self.is_blocked = true;
                 self.free(self.processes[id].waiting.place(), id);
@@ -393,7 +394,7 @@ impl World {
         }
     }
 
-    /// From here on nothing goes wrong any more: all that wait are served, within a few seconds.
+    /// From here on nothing fails: all waiters are served, within a few seconds.
     fn serve_all(mut self) {
         self.is_blocked = false;
         let begun = self.now;

@@ -1,4 +1,4 @@
-//! What a head does while fewer masters vote than a quorum, and when one votes again.
+//! A head's actions while fewer masters vote than a quorum, and when another one votes again.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn a_master_that_votes_again_ends_a_long_pause_and_disturbs_no_sleep() {
     assert_eq!(watched, watching(None, 0.5));
 }
 
-/// However often it was lost before: this is no matter of contention.
+/// Earlier losses do not matter, because this has nothing to do with contention.
 #[test]
 fn while_too_few_vote_one_attempt_is_made_within_a_second_and_not_in_step() {
     let sleeps = [0.0, 0.5, 1.0].map(|random| sleep(voteless(random)));
@@ -73,7 +73,7 @@ fn attempts_that_were_lost_for_want_of_votes_tell_nothing_about_contenders() {
     assert_eq!(sleep(waiting), (retry::pause(0, FAN_OUT, 1.0), first(1)));
 }
 
-/// It calls nobody and nobody calls it, whatever is reported to it meanwhile.
+/// It calls no process and no process calls it, whatever is reported to it in the meantime.
 #[test]
 fn who_sees_no_quorum_leaves_the_queue_and_asks_at_its_own_pace() {
     let mut waiting = behind(1, 0.5);

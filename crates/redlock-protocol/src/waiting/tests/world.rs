@@ -45,7 +45,7 @@ pub(super) enum Said {
     Nothing,
 }
 
-/// Where the head stands in the queue.
+/// The head's place in the queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Place {
     First,
@@ -103,11 +103,11 @@ pub(super) struct World {
     pub(super) attempting: Option<u32>,
     /// The master that was sent the last watch or request for a place, and has not answered it.
     pub(super) asked: Option<usize>,
-    /// A place is asked for.
+    /// A request for a place is under way.
     is_queueing: bool,
-    /// Masters that cannot be reached any more.
+    /// Masters that are no longer reachable.
     is_lost: [bool; MASTERS],
-    /// The places that were given up.
+    /// The places given up so far.
     pub(super) left: Vec<usize>,
 }
 
@@ -137,7 +137,7 @@ impl World {
         moment(self.now, RANDOM)
     }
 
-    /// Lets it happen, where it can happen now.
+    /// Lets it happen, if it can happen now.
     pub(super) fn happen(&mut self, event: Event) {
         let (now, moment) = (self.now, self.moment());
         match event {
@@ -210,7 +210,7 @@ impl World {
         self.carry_out(step);
     }
 
-    /// Who is called takes the key, unless it asks for it already or has no place there.
+    /// A called head takes the key, unless it already requests it or has no place there.
     fn call(&mut self, at: usize, call: Call) {
         let before = self.waiting.clone();
         let reservation = Duration::from_millis(50);
@@ -227,7 +227,7 @@ impl World {
         self.carry_out(step);
     }
 
-    /// A head that watches at that master goes on, and no other head does.
+    /// A head that watches at that master continues, and no other head does.
     fn push(&mut self, at: usize) {
         let before = self.waiting.clone();
         let step = self.waiting.changed(at, self.moment());

@@ -264,7 +264,7 @@ fn a_token_is_not_handed_out_when_those_that_accepted_it_may_have_lost_the_key()
     let mut attempt = attempt.asking_first(0).fenced(None);
     vote(&mut attempt, 0, &Answer::granted());
     attempt.ask_others(Some(ballot(1)));
-    // The others were asked long after the first, whose key expires before theirs.
+    // The requests to the others were sent long after the first, whose key expires before theirs.
     assert_eq!(attempt.vote(1, &accepted(), at(500), at(501)), Step::Wait);
     let mut late = attempt.clone();
     assert_eq!(attempt.ballot_vote(1, 0, &accepted(), at(500), at(VALIDITY - 1)), Step::Won);

@@ -1,4 +1,4 @@
-//! Masters that refused are asked again where the meeting point has granted.
+//! Masters that refused are queried again if the meeting point has granted.
 
 use super::*;
 use crate::lab::*;

@@ -1,4 +1,4 @@
-//! What an attempt says of itself when it is over.
+//! The refusal that an attempt reports when it is over.
 
 use super::*;
 use crate::lab::*;
@@ -12,7 +12,7 @@ fn answered(answers: &[Answer]) -> Attempt {
     attempt
 }
 
-/// An attempt of which only the meeting point was asked, and has given this answer, if any.
+/// An attempt that has queried only the meeting point, which has given this answer, if any.
 fn first(answer: Option<&Answer>) -> Attempt {
     let mut attempt = attempt(5, HoldOptions::default(), at(0)).asking_first(1);
     if let Some(answer) = answer {
@@ -30,7 +30,7 @@ fn a_quorum_of_refusals_or_any_without_a_grant_is_a_holder() {
     let granted = Answer::granted;
     assert_eq!(refusal([held(), held(), held(), granted(), granted()]), Refusal::Held);
     assert_eq!(refusal([held(), closed(), closed(), closed(), closed()]), Refusal::Held);
-    // Nobody is known to have granted anything to us.
+    // No master is known to have granted us anything.
     assert_eq!(refusal([held(), held(), closed(), closed(), closed()]), Refusal::Held);
 }
 

@@ -186,7 +186,7 @@ fn a_copy_ends_at_its_very_instant() {
     let asked = keep(&mut lease, at(400)).number;
     all_answer(&mut lease, asked, 0..4, &Answer::granted(), at(401));
     all_answer(&mut lease, asked, [4], &busy(), at(401));
-    // The last one has confirmed the first request alone, which was good until then.
+    // The last master has confirmed only the first request, which was valid until then.
     assert!(lease.clone().ask_again(4, at(VALIDITY - 1)).extend.is_some());
     assert_eq!(lease.ask_again(4, at(VALIDITY)).extend, None);
 }

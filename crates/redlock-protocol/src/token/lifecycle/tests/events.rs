@@ -316,7 +316,7 @@ fn copies_that_may_be_lost_end_the_lease_once_too_few_are_left() {
     hold(disowned.on(Event::Disowned(0, checked()), at(2)));
     assert_eq!(lease(&disowned).deadline(), None);
     assert_eq!(lease(&disowned).reason(), LostReason::DataLost);
-    // One that is suspected has time to prove that it has the key.
+    // A suspected master has time to prove that it has the key.
     let mut token = held_lock();
     hold(token.on(Event::Unproven(0), at(2)));
     hold(token.on(Event::Suspected(0, checked()), at(2)));

@@ -25,7 +25,7 @@ struct Master {
     /// Requests that it has not read.
     requests: VecDeque<Request>,
     replies: VecDeque<(Request, Answer)>,
-    /// Requests of a broken connection, which it may still carry out; nothing hears the answers.
+    /// Requests of a broken connection. The master may still carry them out, but no answer arrives.
     ghosts: VecDeque<Request>,
     is_down: bool,
     has_ended: bool,
@@ -48,13 +48,13 @@ struct Request {
 enum Event {
     Serve(usize),
     Deliver(usize),
-    /// The connection breaks; what was on its way may still be carried out.
+    /// The connection breaks. The master may still carry out its requests.
     Break(usize),
-    /// There is a connection again, and nothing of an earlier one is carried out any more.
+    /// There is a connection again, and no request of an earlier one can be carried out later.
     Reconnect(usize),
     /// The process ends, and another one answers, with its data or without.
     Restart(usize, bool),
-    /// The process has ended, and nothing listens at the address.
+    /// The process has exited, and connections to its address are refused.
     Refuse(usize),
     /// Its data is lost, and it does not report that.
     Forget(usize),
@@ -64,11 +64,11 @@ enum Event {
     Pass(u64),
     /// The holder wants the lease to last so many milliseconds.
     Extend(u64),
-    /// The holder is done, and the next caller asks on these terms.
+    /// The holder is done, and the next caller requests the lock with these options.
     HandOn(HoldOptions),
     /// The caller cancels, or the guard is dropped, or the release times out.
     GiveUp,
-    /// A release that was not acknowledged is sent again.
+    /// An unacknowledged release is sent again.
     Retry(usize),
 }
 
@@ -92,7 +92,7 @@ impl Master {
         answer
     }
 
-    /// Whether our key is there, or comes to be with what is on its way.
+    /// Returns `true` if our key is on the master, or a request on its way may set it.
     fn may_hold(&self, now: Instant) -> bool {
         let sets = |one: &Request| matches!(one.kind, Asked::First | Asked::Readd);
         self.holds(now) || self.requests.iter().chain(&self.ghosts).any(sets)
@@ -177,7 +177,7 @@ impl World {
         }
     }
 
-    /// Notes until when the holder may count on a master, by the rule alone.
+    /// Records until when the holder can rely on a master, by the definition only.
     fn note(&mut self, master: usize, request: &Request, answer: &Answer) {
         let master = &mut self.masters[master];
         match (&answer.verdict, request.kind) {

@@ -1,4 +1,4 @@
-//! What a lifecycle knows of its token, stage by stage.
+//! The stages of a lifecycle, and what each knows of its token.
 
 use redlock_core::Answer;
 
@@ -103,7 +103,7 @@ fn what_is_left_of_its_key_is_known_by_master() {
     given_back.on(Event::Turn, at(2));
     given_back.on(answered(Asked::Release, 1, &Answer::granted()), at(2));
     assert_eq!(given_back.left(at(102)), [(0, Some(expiry - ms(100))), (2, None)]);
-    // What has expired is not left.
+    // Expired keys are not left over.
     assert_eq!(given_back.left(at(60_000)), [(2, None)]);
     for token in [attempted(3), held_lock(), released()] {
         assert_eq!(token.expiry(), expiry);
@@ -133,7 +133,7 @@ fn a_lease_ends_for_its_holder_and_sends_nothing_behind_that() {
     assert!(step.extend.is_some(), "an extension is due");
     let called_off = token.call_off(step);
     assert!(called_off.extend.is_none(), "{called_off:?}");
-    // What its holder waits for has an answer all the same.
+    // The extension that its holder waits for is still answered.
     let extended = Some((1, Extended::Confirmed));
     let answered = lease::Step { extended, ..lease::Step::default() };
     assert_eq!(token.call_off(answered).extended, extended);

@@ -7,7 +7,7 @@ use super::*;
 /// A request to a master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Asked {
-    /// The key, with the first ballot or alone.
+    /// The key, with the first ballot (`true`) or without.
     Key(bool),
     Ballot(u32),
     Score,
@@ -23,7 +23,7 @@ enum Event {
     Expire,
 }
 
-/// An attempt, and what is known of it by one who sees everything.
+/// An attempt, and everything an omniscient observer knows about it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct World {
     attempt: Attempt,
@@ -45,7 +45,7 @@ struct World {
 /// When the second ballot of a resume is proposed.
 const SECOND: u64 = 100;
 
-/// The largest number of ballots that are proposed. (With three it takes minutes.)
+/// The largest number of proposed ballots. (With three, the test takes minutes.)
 const ROUNDS: u32 = 2;
 
 impl World {
@@ -151,7 +151,7 @@ impl World {
             self.granted.insert(master);
         }
         if !self.granted.contains(master) {
-            // Its answers after its grant was taken back do not count.
+            // Answers that arrive after its grant was taken back are ignored.
         } else if answer.verdict.is_refusal() || *answer == no_member() {
             self.lose(master);
         } else if Shown::by(answer) == Shown::Ballots {
@@ -174,18 +174,18 @@ impl World {
         self.accepted.values_mut().for_each(|masters| masters.remove(master));
     }
 
-    /// Whether some ballot has a quorum, by the rule alone.
+    /// Returns `true` if some ballot has a quorum, by the definition only.
     fn is_proven(&self) -> bool {
         self.accepted.values().any(|masters| masters.len() >= 2)
     }
 
-    /// Whether one that has is still behind keys that are there.
+    /// Returns `true` if a ballot with a quorum was proposed while its keys still existed.
     fn is_in_time(&self) -> bool {
         let mut proven = self.accepted.iter().filter(|(_, masters)| masters.len() >= 2);
         proven.any(|(number, _)| self.now < self.sent(*number).saturating_add(ms(VALIDITY)))
     }
 
-    /// Carries out a step as the driver does. Says whether the attempt goes on.
+    /// Carries out a step as the driver does. Returns `true` if the attempt continues.
     fn carry_out(&mut self, step: Step) -> bool {
         let (number, masters) = match step {
             Step::Won | Step::Lost(_) => return false,

@@ -79,7 +79,7 @@ pub(crate) struct Global {
     /// Its private key, a PEM file [env: REDLOCK_TLS_KEY]
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) tls_key: Option<PathBuf>,
-    /// Print each master's answer and latency to stderr
+    /// Print each master's answer and latency
     #[arg(short, long, global = true, help_heading = None::<&str>)]
     pub(crate) verbose: bool,
     /// No line on stderr if another client holds the lock; `run`: nothing on stderr at all if it

@@ -13,8 +13,8 @@ use std::{env, fs};
 /// The crates whose texts reach a user.
 const CRATES: [&str; 4] = ["redlock-cli", "redlock-core", "redlock-protocol", "redlock-quorum"];
 
-const COMMANDS: [&str; 9] =
-    ["run", "acquire", "extend", "release", "status", "init", "doctor", "dev", "generate"];
+const COMMANDS: [&str; 10] =
+    ["run", "acquire", "extend", "release", "status", "init", "doctor", "acl", "dev", "generate"];
 
 fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

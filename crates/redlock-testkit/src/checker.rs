@@ -22,13 +22,14 @@ pub use tokens::{Disorder, Fenced, TokenRule, check_tokens};
 pub struct Claim {
     /// Of which resource.
     pub resource: Arc<str>,
-    /// Who.
+    /// The number of the contender.
     pub contender: usize,
     /// Signed with which token.
     pub token: Arc<str>,
     /// When the grant returned.
     pub from: Instant,
-    /// The earliest of: released, lost, end of the lease as it stood then.
+    /// The end of the claim: its release, its loss, or the end of the lease as known at that time,
+    /// whichever came first.
     pub to: Instant,
 }
 
@@ -36,9 +37,9 @@ pub struct Claim {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Overlap {
-    /// Who came first.
+    /// The claim that came first.
     pub first: Claim,
-    /// Who came while the first was there.
+    /// The claim that came while the first one lasted.
     pub second: Claim,
 }
 
@@ -46,7 +47,7 @@ pub struct Overlap {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Residue(Vec<(String, usize)>);
 
-/// All claims in a history, in the order of their grants.
+/// Returns all claims in a history, in the order of their grants.
 pub fn claims(history: &[Record]) -> Vec<Claim> {
     let mut claims: Vec<Claim> = Vec::new();
     let mut open: HashMap<(Arc<str>, usize, Arc<str>), usize> = HashMap::new();

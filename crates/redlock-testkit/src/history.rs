@@ -10,7 +10,7 @@ use redlock_core::{Clock, Instant};
 pub enum Event {
     /// It began to try.
     Invoked,
-    /// It holds the lock until the instant given. Every extension is recorded, too.
+    /// The contender holds the lock until this instant. Each extension has its own record.
     Granted {
         /// Until when, on the history's clock.
         until: Instant,
@@ -31,7 +31,7 @@ pub enum Event {
     Released,
     /// It learned that the lock is lost.
     Lost,
-    /// It completed work that is to be done once, and masters keep a mark of it.
+    /// The contender completed a job that must run once, and the masters keep its completion mark.
     Completed {
         /// For which fire.
         fire: u64,
@@ -44,7 +44,7 @@ pub enum Event {
 pub struct Record {
     /// When.
     pub at: Instant,
-    /// Who.
+    /// The number of the contender.
     pub contender: usize,
     /// Of which resource.
     pub resource: Arc<str>,
@@ -62,18 +62,18 @@ pub struct History {
 }
 
 impl History {
-    /// An empty history by `clock`, which must also be the clock of the locks under test: the
-    /// ends of their leases are compared with it.
+    /// Creates an empty history. `clock` must also be the clock of the locks under test, because
+    /// the ends of their leases are compared with it.
     pub fn new(clock: Clock) -> Self {
         Self { clock, records: Mutex::default() }
     }
 
-    /// The log of one contender for one resource.
+    /// Returns the log of one contender for one resource.
     pub fn contender(self: &Arc<Self>, contender: usize, resource: &str) -> Contender {
         Contender { history: self.clone(), contender, resource: resource.into() }
     }
 
-    /// All records so far.
+    /// Returns all records so far.
     pub fn records(&self) -> Vec<Record> {
         self.log().clone()
     }

@@ -1,7 +1,7 @@
-//! Tools to test a distributed lock: masters that a test may break.
+//! Tools to test a distributed lock: masters that a test can break.
 //!
-//! Real masters are processes of `redis-server` or `valkey-server` that end when their value is
-//! dropped, and a [`FaultProxy`] before each adds the network faults that a test asks for:
+//! Real masters are processes of `redis-server` or `valkey-server` that exit when their value is
+//! dropped. A [`FaultProxy`] in front of each adds network faults:
 //!
 //! ```no_run
 //! use redlock_testkit::{Direction, RedisServers};
@@ -17,10 +17,9 @@
 //! # }
 //! ```
 //!
-//! Simulated masters ([`SimNodes`]) run in tokio's paused time, each with a clock of its own, so
-//! that hours of faults take milliseconds and a seed repeats them. [`check`] judges the [`History`]
-//! of the contenders, [`check_tokens`] their fencing tokens, and [`check_fires`] the work that is
-//! to be done once.
+//! Simulated masters ([`SimNodes`]) run in tokio's paused time, and each has its own clock. Hours
+//! of faults take milliseconds, and a seed repeats them. [`check`] judges the [`History`] of the
+//! contenders, [`check_tokens`] their fencing tokens, and [`check_fires`] jobs that must run once.
 //!
 //! Common helpers, such as waiting with a deadline, are in [`lab`].
 

@@ -1,4 +1,4 @@
-//! A TCP proxy that makes the network between a client and one master as bad as a test asks.
+//! A TCP proxy that adds faults to the network between a client and one master.
 
 mod connection;
 mod faults;
@@ -20,32 +20,33 @@ use tokio::task::{AbortHandle, JoinSet};
 use crate::RedisServer;
 use faults::Faults;
 
-/// A TCP proxy before one master, with faults that are switched while it runs.
+/// A TCP proxy in front of one master, with faults that you can switch while it runs.
 ///
-/// The switches are synchronous and may be used from any thread. They take effect at once, also on
-/// open connections. Faults of different kinds add up: bytes that are both held and delayed wait
-/// for both, and bytes that are dropped wait for nothing.
+/// The switches are synchronous, and you can use them from any thread. They take effect
+/// immediately, also on open connections. Faults of different kinds add up: bytes that are both
+/// held and delayed wait for both, and dropped bytes wait for nothing.
 ///
 /// # What happens to bytes
 ///
-/// Each direction of each connection is a queue in the order of arrival. The proxy reads at most
-/// 1 MiB ahead of what it delivers; a sender that goes on finds its socket full, as with a peer
-/// that does not read.
+/// Each direction of each connection is a queue in order of arrival. The proxy reads at most 1 MiB
+/// ahead of the bytes that it has delivered. If the sender continues, its socket is full, as with a
+/// peer that does not read.
 ///
-/// **The end of a stream is queued behind its bytes.** When a client closes its connection, the
-/// bytes that are held or delayed on their way to the server still arrive, and only then the server
-/// sees the end: this is how a `SET` that no client waits for any more is executed late. Only a
-/// reset (or the end of the server or the proxy) takes such bytes away.
+/// **The end of a stream follows its bytes in the queue.** When a client closes its connection,
+/// held or delayed bytes still reach the server, and the server sees the end after them. This is
+/// how a server executes a `SET` late, when no client waits for it any longer. Only a reset (or the
+/// end of the server or the proxy) discards such bytes.
 ///
-/// A stream that lost bytes delivers nothing more in that direction, not even its end and not after
-/// [`heal`](Self::heal): TCP never goes on behind a hole. The client has to connect anew, and
-/// [`reset`](Self::reset) makes it do so. For a partition that heals with its connections, as short
-/// ones do by retransmission, use [`hold`](Self::hold) and [`release`](Self::release).
+/// A stream that lost bytes delivers nothing more in that direction, not even its end, and not even
+/// after [`heal`](Self::heal), because TCP never continues after a gap. The client has to connect
+/// again, and [`reset`](Self::reset) makes it do so. For a partition that heals with its
+/// connections, as short partitions do by retransmission, use [`hold`](Self::hold) and
+/// [`release`](Self::release).
 ///
 /// # Runtime
 ///
-/// The proxy is tasks on the runtime that started it, and stops with it or when it is dropped. On a
-/// runtime of one thread it stands still while a test blocks that thread.
+/// The proxy consists of tasks on the runtime that started it. It stops with that runtime, or when
+/// it is dropped. On a single-threaded runtime it stops while a test blocks the thread.
 #[derive(Debug)]
 pub struct FaultProxy {
     address: SocketAddr,
@@ -63,17 +64,17 @@ struct Shared {
 }
 
 impl FaultProxy {
-    /// Starts a proxy on a free port of 127.0.0.1, forwarding to `upstream`.
+    /// Starts a proxy on a free port of 127.0.0.1 that forwards to `upstream`.
     ///
-    /// `upstream` need not run: while it does not, new connections are reset.
+    /// `upstream` does not have to run yet. Until it does, the proxy resets new connections.
     ///
     /// # Errors
     ///
-    /// When `upstream` is not an address, or there is no port to listen on.
+    /// Fails if `upstream` is not an address, or if there is no port to listen on.
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime.
+    /// Panics outside a tokio runtime.
     pub async fn start(upstream: impl ToSocketAddrs) -> anyhow::Result<Self> {
         let upstream =
             lookup_host(upstream).await.context("resolving the proxy's upstream")?.next();
@@ -87,21 +88,22 @@ impl FaultProxy {
         Ok(Self { address, userinfo: String::new(), shared, _acceptor: acceptor })
     }
 
-    /// Starts a proxy before a server; its URL has the server's password.
+    /// Starts a proxy in front of a server. The URL of the proxy has the server's password.
     ///
     /// # Errors
     ///
-    /// When there is no port to listen on.
+    /// Fails if there is no port to listen on.
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime.
+    /// Panics outside a tokio runtime.
     pub async fn before(server: &RedisServer) -> anyhow::Result<Self> {
         let proxy = Self::start(server.name()).await?;
         Ok(Self { userinfo: server.userinfo(), ..proxy })
     }
 
-    /// `redis://127.0.0.1:PORT` of the proxy, with the password of the server behind it, if any.
+    /// Returns the proxy's URL, `redis://127.0.0.1:PORT`, with the password of the server if it has
+    /// one.
     pub fn url(&self) -> String {
         format!("redis://{}{}", self.userinfo, self.name())
     }
@@ -111,7 +113,8 @@ impl FaultProxy {
         self.address.to_string()
     }
 
-    /// How many connections are open: those to the server, and those accepted and never forwarded.
+    /// Returns the number of open connections to the server, plus connections that were accepted
+    /// and never forwarded.
     pub fn connections(&self) -> usize {
         self.shared.open.load(Ordering::Relaxed)
     }
@@ -129,7 +132,7 @@ impl FaultProxy {
         self.change(|faults| faults.each(direction, |lane| lane.held = true));
     }
 
-    /// Ends a [`hold`](Self::hold): what was kept is delivered at once, in order.
+    /// Ends a [`hold`](Self::hold), and immediately delivers the held bytes in order.
     pub fn release(&self, direction: Direction) {
         self.change(|faults| faults.each(direction, |lane| lane.held = false));
     }
@@ -158,27 +161,30 @@ impl FaultProxy {
         self.change(|faults| faults.resets += 1);
     }
 
-    /// Delivers `bytes` more bytes, counted over all connections, and resets the one with the next.
+    /// Delivers `bytes` more bytes, summed over all connections, and resets the connection of the
+    /// next byte.
     ///
-    /// It happens once; each direction of `direction` counts for itself. With zero, the next bytes
-    /// that arrive are answered by a reset: a command was executed and nothing of its reply came.
+    /// This happens once, and separately for each direction in `direction`. With zero, the next
+    /// bytes that arrive cause a reset: the server executed a command, and none of its reply
+    /// arrived.
     pub fn reset_after(&self, direction: Direction, bytes: usize) {
         self.change(|faults| faults.each(direction, |lane| lane.reset_after = Some(bytes)));
     }
 
-    /// Whether new connections are reset at once; open ones are left alone.
+    /// Sets whether new connections are reset immediately. Open connections are not affected.
     pub fn refuse(&self, refuse: bool) {
         self.change(|faults| faults.refuse = refuse);
     }
 
-    /// Whether new connections are accepted and never forwarded; open ones are left alone.
+    /// Sets whether new connections are accepted but never forwarded. Open connections are not
+    /// affected.
     ///
-    /// A connection accepted so stays silent for good.
+    /// A connection accepted this way stays silent until it is closed.
     pub fn blackhole_new(&self, blackhole: bool) {
         self.change(|faults| faults.blackhole = blackhole);
     }
 
-    /// Ends all faults: what is held or delayed is delivered at once, what was lost stays lost.
+    /// Ends all faults. Held or delayed bytes are delivered immediately, and lost bytes stay lost.
     pub fn heal(&self) {
         self.change(Faults::heal);
     }
@@ -188,7 +194,7 @@ impl FaultProxy {
     }
 }
 
-/// Takes connections until the proxy is dropped; dropping the set ends them, too.
+/// Accepts connections until the proxy is dropped, which drops the set and so ends them.
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     let mut connections = JoinSet::new();
     loop {
@@ -205,7 +211,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-/// Treats one new connection as the faults of the moment ask.
+/// Applies the current faults to a new connection.
 async fn admit(client: TcpStream, shared: Arc<Shared>) {
     let faults = *shared.faults.borrow();
     let _open = Open::count(&shared.open);
@@ -236,7 +242,7 @@ impl Drop for Open<'_> {
     }
 }
 
-/// A task that is aborted with the value that stands for it.
+/// Aborts a task when the value is dropped.
 #[derive(Debug)]
 struct AbortOnDrop(AbortHandle);
 

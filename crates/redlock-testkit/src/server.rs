@@ -1,4 +1,4 @@
-//! Real throw-away masters: processes that are started, hurt and stopped by a test.
+//! Real, disposable masters: processes that a test starts, disturbs and stops.
 
 mod admit;
 mod launch;
@@ -23,23 +23,23 @@ use launch::Launch;
 use port::Port;
 use process::Process;
 
-/// One throw-away server process on 127.0.0.1, with a directory of its own.
+/// One disposable server process on 127.0.0.1, with its own directory.
 ///
-/// The process is killed and its directory removed when the value is dropped, also while a panic
-/// unwinds. Where `setpriv` of util-linux is installed, the process also dies with the process that
-/// started it, however that one ends; elsewhere a test that is killed leaves its servers behind. (A
-/// killed test leaves the small directories behind in any case.)
+/// When the value is dropped, also during a panic, the process is killed and its directory removed.
+/// If `setpriv` of util-linux is installed, the process also dies with the process that started it.
+/// Otherwise a killed test leaves its servers running. A killed test always leaves the small
+/// directories.
 ///
-/// While the value exists, no other `RedisServer` of any process takes its port, so a stopped
-/// server is refused connections and never mistaken for another process's.
+/// While the value exists, no other `RedisServer` of any process takes its port. A stopped server
+/// therefore refuses connections, and no other process's server answers on its port.
 ///
-/// Every method **blocks** its thread, for milliseconds as a rule and for some seconds at most.
-/// That is meant for tests, inside a runtime or outside; a runtime of one thread stands still
-/// meanwhile, and so does a [`FaultProxy`](crate::FaultProxy) that runs on it.
+/// Every method **blocks** its thread, usually for milliseconds and at most for some seconds. That
+/// is intended for tests, inside a runtime or outside. A single-threaded runtime stops during that
+/// time, and so does a [`FaultProxy`](crate::FaultProxy) on it.
 #[derive(Debug)]
 pub struct RedisServer {
-    // The order of the fields is the order of dropping: the process ends before its directory (in
-    // `launch`) is removed and its port is given back.
+    // Fields are dropped in this order: the process exits before its directory (in `launch`) is
+    // removed and its port is released.
     process: Mutex<Option<Process>>,
     launch: Launch,
     namespace: Namespace,
@@ -47,11 +47,11 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// Starts one server with nothing but the defaults of [`ServerOptions`].
+    /// Starts one server with the defaults of [`ServerOptions`].
     ///
     /// # Errors
     ///
-    /// When there is no server binary, or when it does not come to answer within 10 s.
+    /// Fails if there is no server binary, or if the server does not answer within 10 s.
     pub fn start() -> anyhow::Result<Self> {
         Self::with(&ServerOptions::new())
     }
@@ -60,8 +60,8 @@ impl RedisServer {
     ///
     /// # Errors
     ///
-    /// When there is no server binary, when the server does not come to answer within 10 s, or when
-    /// the port of [`ServerOptions::first_port`] stays taken for 3 s.
+    /// Fails if there is no server binary, if the server does not answer within 10 s, or if the
+    /// port of [`ServerOptions::first_port`] stays in use for 3 s.
     pub fn with(options: &ServerOptions) -> anyhow::Result<Self> {
         let server = Self::launch(options)?;
         if !options.is_brand_new {
@@ -91,7 +91,7 @@ impl RedisServer {
         format!("redis://{}{}", self.userinfo(), self.name())
     }
 
-    /// `:PASSWORD@` as it stands in a URL, or nothing.
+    /// Returns `:PASSWORD@` in the form that a URL has, or an empty text.
     pub(crate) fn userinfo(&self) -> String {
         self.launch.userinfo()
     }
@@ -101,33 +101,33 @@ impl RedisServer {
         format!("127.0.0.1:{}", self.port())
     }
 
-    /// The TCP port; it stays the same over restarts.
+    /// Returns the TCP port, which stays the same over restarts.
     pub fn port(&self) -> u16 {
         self.port.number()
     }
 
-    /// The process id of the running or paused server; `None` when it is stopped.
+    /// Returns the process id of the running or paused server. `None` if it is stopped.
     pub fn pid(&self) -> Option<u32> {
         self.alive().as_ref().map(Process::pid)
     }
 
-    /// Whether the process exists; a paused server is running.
+    /// Returns `true` if the process exists. A paused server is running.
     pub fn is_running(&self) -> bool {
         self.alive().is_some()
     }
 
-    /// Whether the process exists and is stopped by a signal.
+    /// Returns `true` if the process exists and is stopped by a signal.
     pub fn is_paused(&self) -> bool {
         self.alive().as_ref().is_some_and(Process::is_paused)
     }
 
-    /// Ends the server in good order (SIGTERM) and waits until it is gone.
+    /// Shuts the server down gracefully (SIGTERM) and waits until it has exited.
     ///
-    /// A paused server is resumed for it; a stopped one stays stopped.
+    /// A paused server is resumed first. A stopped server stays stopped.
     ///
     /// # Errors
     ///
-    /// When the server is still there after 15 s; it is then killed.
+    /// Fails if the server is still running after 15 s. It is then killed.
     pub fn stop(&self) -> anyhow::Result<()> {
         match self.alive().take() {
             Some(process) => process.terminate().context(format!("stopping {}", self.name())),
@@ -135,47 +135,47 @@ impl RedisServer {
         }
     }
 
-    /// Ends the server as a crash does (SIGKILL) and waits until it is gone.
+    /// Kills the server (SIGKILL) as a crash would, and waits until it has exited.
     ///
-    /// Bytes that it did not read are lost; a stopped server stays stopped.
+    /// Bytes that it did not read are lost. A stopped server stays stopped.
     pub fn kill(&self) {
         // Dropping a process kills it and waits.
         drop(self.alive().take());
     }
 
-    /// Freezes the server (SIGSTOP) and returns when it really stands still.
+    /// Pauses the server (SIGSTOP), and returns once it has stopped.
     ///
-    /// The kernel goes on accepting connections and bytes in its name: to a client this is a master
-    /// that has become silent, and what was sent is executed after [`resume`](Self::resume).
+    /// The kernel still accepts connections and bytes for it. To a client, the master is silent,
+    /// and it executes the requests after [`resume`](Self::resume).
     ///
     /// # Errors
     ///
-    /// When the server is not running, or does not stop within 5 s.
+    /// Fails if the server is not running, or does not stop within 5 s.
     pub fn pause(&self) -> anyhow::Result<()> {
         self.with_process(Process::pause).context(format!("pausing {}", self.name()))
     }
 
-    /// Lets a paused server go on (SIGCONT).
+    /// Resumes a paused server (SIGCONT).
     ///
     /// # Errors
     ///
-    /// When the server is not running.
+    /// Fails if the server is not running.
     pub fn resume(&self) -> anyhow::Result<()> {
         self.with_process(Process::resume).context(format!("resuming {}", self.name()))
     }
 
-    /// Starts the server again on its port and with its directory, stopping it first if need be.
+    /// Starts the server again on its port and with its directory. Stops it first if necessary.
     ///
-    /// The files in the server's directory are loaded again: all keys with `--appendonly yes`, none
-    /// with the defaults. For a crash call [`kill`](Self::kill) before.
+    /// The server loads the files in its directory: all keys with `--appendonly yes`, none with the
+    /// defaults. To simulate a crash, call [`kill`](Self::kill) first.
     ///
-    /// It is another process, so it is not admitted any more: clients with a quarantine do not
-    /// count its votes for 1.1 times `max_ttl`, or until [`init`](Self::init).
+    /// The new process is not admitted. With clients that use a quarantine, it does not vote for
+    /// 1.1 times `max_ttl`, or until [`init`](Self::init).
     ///
     /// # Errors
     ///
-    /// When the server does not stop, when the port stays taken for 3 s, or when the server does
-    /// not come to answer within 10 s.
+    /// Fails if the server does not stop, if the port stays in use for 3 s, or if the server does
+    /// not answer within 10 s.
     pub fn restart(&self) -> anyhow::Result<()> {
         self.stop()?;
         let started = self.launch.start_on(self.port()).context("restarting")?;
@@ -195,15 +195,14 @@ impl RedisServer {
     }
 
     /// Admits the server as `redlock init --again` does, for the prefix and `max_ttl` of its
-    /// options: the test states that no lock of a former incarnation is alive. The statistics of
-    /// the server begin anew. A replica and a node of a cluster are left as they are.
+    /// options. The test asserts that no lock of a previous process is held. Resets the statistics
+    /// of the server. Replicas and cluster nodes are not changed.
     ///
-    /// Every start does this, unless the options are [`ServerOptions::brand_new`]; a restart does
-    /// not.
+    /// Every start does this, except with [`ServerOptions::brand_new`]. A restart does not.
     ///
     /// # Errors
     ///
-    /// When the server does not answer within 10 s or refuses to write.
+    /// Fails if the server does not answer within 10 s, or rejects writes.
     pub fn init(&self) -> anyhow::Result<()> {
         let admitted = admit(&self.url(), &self.namespace);
         admitted.with_context(|| format!("admitting {}", self.name()))?;
@@ -230,7 +229,7 @@ impl RedisServer {
         }
     }
 
-    /// The process, unless it has ended.
+    /// Returns the process, unless it has exited.
     fn alive(&self) -> MutexGuard<'_, Option<Process>> {
         // A test that panicked while it held the process has not broken it.
         let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);

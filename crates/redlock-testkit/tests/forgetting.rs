@@ -1,4 +1,4 @@
-//! What a simulated master keeps of admission, and what each of its switches does to that.
+//! The admission data of a simulated master, and the effect of each of its switches on it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says so what it expects")]
 
@@ -13,7 +13,7 @@ use redlock_testkit::{SimNode, SimNodes};
 
 const MAX_TTL: Duration = Duration::from_secs(60);
 
-/// What was cast and reported, each kind in its order.
+/// The votes and the events, each in order.
 #[derive(Default)]
 struct Seen {
     votes: Mutex<Vec<Answer>>,
@@ -30,7 +30,7 @@ impl Sink for Seen {
     }
 }
 
-/// A master that was admitted, a client of it, and what the client has seen.
+/// An admitted master, a client of it, and everything the client has seen.
 struct Lab {
     node: Arc<SimNode>,
     seen: Arc<Seen>,
@@ -56,7 +56,7 @@ impl Lab {
         events.iter().rev().find_map(up).expect("a connection")
     }
 
-    /// Whether the latest facts are those of an admitted master.
+    /// Returns `true` if the latest facts show an admitted master.
     fn is_admitted(&self) -> bool {
         let facts = self.facts();
         facts.record.unwrap().admits(facts.identity.unwrap())

@@ -38,13 +38,13 @@ async fn expect(client: &mut TcpStream, reply: &str) {
     assert_eq!(String::from_utf8(bytes).unwrap(), reply);
 }
 
-/// Nothing comes for a while: that something does not happen can only be waited for.
+/// Checks that nothing arrives for a while. Only waiting can show that.
 async fn expect_silence(client: &mut TcpStream) {
     let read = timeout(Duration::from_millis(100), client.read_u8()).await;
     assert!(read.is_err(), "expected silence, got {read:?}");
 }
 
-/// What the next read fails with.
+/// Returns the error of the next read.
 async fn expect_error(client: &mut TcpStream) -> ErrorKind {
     timeout(PATIENCE, client.read_u8()).await.expect("an end in time").unwrap_err().kind()
 }
@@ -67,7 +67,7 @@ async fn a_delay_is_not_multiplied_by_the_commands_under_way() {
     let start = Instant::now();
     for number in 0..20 {
         send(&mut client, &format!("RPUSH list {number}")).await;
-        // So that the proxy reads each command as a piece of its own.
+        // The pause makes the proxy read each command separately.
         sleep(Duration::from_millis(2)).await;
     }
     for length in 1..=20 {
@@ -183,7 +183,7 @@ async fn a_reset_reaches_every_open_connection_and_no_later_one() {
     assert_eq!(expect_error(&mut client).await, ErrorKind::ConnectionReset);
     assert_eq!(expect_error(&mut other).await, ErrorKind::ConnectionReset);
     connect(&proxy).await;
-    // One is left: the one who asks.
+    // One connection is left: the one that sends this query.
     eventually("the server's side is gone, too", || {
         let clients = server.command(&["CLIENT", "LIST"]).unwrap();
         redis::from_redis_value::<String>(clients).unwrap().lines().count() == 1
@@ -253,7 +253,7 @@ async fn the_end_of_a_server_reaches_the_client_and_its_return_too() {
     connect(&proxy).await;
 }
 
-/// Each piece and each reply has a deadline of its own: how fast bytes go is up to the machine.
+/// Each piece and each reply has its own deadline, because the speed depends on the machine.
 #[tokio::test]
 async fn a_full_queue_stops_the_sender_and_loses_nothing() {
     const PIECE: usize = 64 * 1024;

@@ -1,4 +1,4 @@
-//! The life of throw-away servers. Needs `redis-server` or `valkey-server`.
+//! The life cycle of disposable servers. Needs `redis-server` or `valkey-server`.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says so what it expects")]
 
 use std::net::TcpStream;
@@ -51,7 +51,7 @@ fn sets_started_at_once_do_not_collide() {
         let starts = [(); 3].map(|()| scope.spawn(|| RedisServers::start(5).unwrap()));
         starts.map(|start| start.join().unwrap()).into()
     });
-    // The threads that asked for the servers are gone, and the servers are not.
+    // The threads that started the servers have exited, and the servers have not.
     let servers: Vec<&RedisServer> = sets.iter().flat_map(|set| set.iter()).collect();
     let mut ports: Vec<u16> = servers.iter().map(|server| server.port()).collect();
     ports.sort_unstable();
@@ -274,7 +274,7 @@ fn a_pause_ends_with_its_value_also_in_a_panic() {
     assert_eq!(copies(&servers, "key"), 2);
 }
 
-/// What a server keeps of an admission, under the prefix.
+/// Returns a server's admission data under the prefix.
 fn record(server: &RedisServer, prefix: &str) -> Vec<String> {
     text(server, &["HMGET", &format!("{prefix}redlock-quorum:1"), "run", "max_ttl", "floor"])
 }

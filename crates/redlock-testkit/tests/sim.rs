@@ -14,12 +14,12 @@ use tokio::time::sleep;
 
 const KEY: &[u8] = b"orders:42";
 
-/// What was cast and reported, in its order; each ticket is one request.
+/// The votes and events in order. Each ticket is one request.
 #[derive(Default)]
 struct Seen {
     votes: Mutex<Vec<Vote>>,
     events: Mutex<Vec<NodeEvent>>,
-    /// A node that is looked at while it casts or reports: it must not be locked then.
+    /// A node that the test uses while it casts or reports, when it must not be locked.
     watched: Mutex<Option<Arc<SimNode>>>,
 }
 

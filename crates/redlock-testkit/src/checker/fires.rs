@@ -9,7 +9,7 @@ use redlock_core::Instant;
 
 use crate::{Event, Record};
 
-/// A run that was completed.
+/// A completed run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Completed {
@@ -29,7 +29,7 @@ pub struct Completed {
 pub struct Repeat {
     /// The earlier run: of this fire, or of a later one.
     pub first: Completed,
-    /// The run that was completed all the same.
+    /// The later run, which should have been skipped.
     pub second: Completed,
 }
 

@@ -15,7 +15,7 @@ use crate::{Event, Record};
 pub struct Fenced {
     /// Of which resource.
     pub resource: Arc<str>,
-    /// Who.
+    /// The number of the contender.
     pub contender: usize,
     /// Its fencing token.
     pub fencing_token: u64,
@@ -33,7 +33,7 @@ pub struct Fenced {
 /// Two locks whose fencing tokens break a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disorder {
-    /// The rule that was broken.
+    /// The broken rule.
     pub rule: TokenRule,
     /// The lock that came first.
     pub first: Fenced,
@@ -68,8 +68,8 @@ pub fn check_tokens(history: &[Record]) -> Result<usize, Box<Disorder>> {
         unique(locks)?;
         // Each of these is about the largest token before a lock.
         ordered(TokenRule::RealTime, locks, |one| one.returned, |one| one.began)?;
-        // Events of one instant are in the order of the records; a lease that runs out at that
-        // instant has ended before all of them.
+        // Events of one instant are in the order of the records. A lease that expires at that
+        // instant ended before all of them.
         let end = |one: &Fenced| (one.to, one.ended.unwrap_or(0));
         ordered(TokenRule::Leases, locks, end, |one| (one.from, one.returned))?;
     }
@@ -124,7 +124,7 @@ fn unique(locks: &[&Fenced]) -> Result<(), Box<Disorder>> {
     Ok(())
 }
 
-/// Each lock has a larger token than those that ended before it began.
+/// Checks that each lock has a larger token than all locks that ended before it began.
 fn ordered<T: Ord + Copy>(
     rule: TokenRule,
     locks: &[&Fenced],

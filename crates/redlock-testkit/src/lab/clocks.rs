@@ -19,10 +19,11 @@ pub struct WallClocks {
 }
 
 impl WallClocks {
-    /// A clock for each place of `ahead`, which is so many milliseconds ahead of ours.
+    /// Creates one clock per element of `ahead`, each ahead of our clock by that number of
+    /// milliseconds.
     ///
     /// # Panics
-    /// When there is no `cc`, or when the files of the clocks cannot be written.
+    /// Panics if there is no `cc`, or if the files of the clocks cannot be written.
     pub fn new(ahead: &[i64]) -> Self {
         let name = format!("redlock-clocks-{:016x}", rand::random::<u64>());
         let clocks = Self { home: std::env::temp_dir().join(name) };
@@ -40,7 +41,7 @@ impl WallClocks {
         variables.into_iter().fold(options, |options, (name, value)| options.variable(name, value))
     }
 
-    /// The environment of another program that goes by the clock at `place`.
+    /// Returns environment variables that make another program use the clock at `place`.
     pub fn variables(&self, place: usize) -> [(&'static str, PathBuf); 2] {
         [("LD_PRELOAD", self.home.join(LIBRARY)), ("CLOCK_AHEAD", self.file(place))]
     }
@@ -70,15 +71,16 @@ impl WallClocks {
 
 impl Drop for WallClocks {
     fn drop(&mut self) {
-        // What is left is a folder of some kilobytes.
+        // If this fails, a folder of some kilobytes remains.
         let _ = fs::remove_dir_all(&self.home);
     }
 }
 
-/// By how many milliseconds the wall clock of a server is ahead of ours, by the word of its `TIME`.
+/// Returns by how many milliseconds the wall clock of a server is ahead of ours, according to its
+/// `TIME`.
 ///
 /// # Panics
-/// When it does not answer.
+/// Panics if the server does not answer.
 pub fn ahead(server: &RedisServer) -> i64 {
     let (secs, micros): (i64, i64) = text(server, &["TIME"]);
     let ours = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();

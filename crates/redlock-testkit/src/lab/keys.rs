@@ -6,21 +6,21 @@ use tokio::time::{Instant, sleep};
 use super::{PATIENCE, ms};
 use crate::RedisServer;
 
-/// The keys on a master, without those that the library keeps for itself.
+/// Returns the keys on a master, without the library's own keys.
 ///
 /// # Panics
-/// When the master does not answer; so do all functions of this file.
+/// Panics if the master does not answer, like all functions of this file.
 pub fn keys(server: &RedisServer) -> Vec<String> {
     let all: Vec<String> = text(server, &["KEYS", "*"]);
     all.into_iter().filter(|key| !key.contains("redlock-quorum:")).collect()
 }
 
-/// The master's answer to a command, as what the test wants it to be.
+/// Returns the master's answer to a command, converted to the type that the test expects.
 pub fn text<T: FromRedisValue>(server: &RedisServer, words: &[&str]) -> T {
     redis::from_redis_value(server.command(words).unwrap()).unwrap()
 }
 
-/// The value of a key, as text.
+/// Returns the value of a key as text.
 pub fn value(server: &RedisServer, key: &str) -> Option<String> {
     text(server, &["GET", key])
 }
@@ -30,8 +30,9 @@ pub fn put(server: &RedisServer, key: &str, value: &str, px: u64) {
     server.command(&["SET", key, value, "PX", &px.to_string()]).unwrap();
 }
 
-/// Gives a master so many keys of others, each of which expires in ten minutes. Some thousand at a
-/// time: a master that is busy for longer than its answers are waited for has not failed.
+/// Fills a master with `count` keys of other programs, which expire in ten minutes. Writes some
+/// thousand at a time, because a master that is busy for longer than the timeout would look like a
+/// failed one.
 pub fn fill(server: &RedisServer, count: u32) {
     const AT_A_TIME: u32 = 5_000;
     let fill = "for i = ARGV[1], ARGV[2] do redis.call('SET', 'other-' .. i, i, 'PX', 600000) end";
@@ -41,14 +42,14 @@ pub fn fill(server: &RedisServer, count: u32) {
     }
 }
 
-/// The remaining expiry of a key in milliseconds; negative when there is no such key or it never
-/// expires.
+/// Returns the remaining expiry of a key in milliseconds. Negative if the key does not exist or
+/// never expires.
 pub fn pttl(server: &RedisServer, key: &str) -> i64 {
     text(server, &["PTTL", key])
 }
 
-/// How often a master has carried out a command since it was started, without what each connection
-/// of the library tries once to learn what its user may do.
+/// Returns how often a master has executed a command since it started. Excludes the calls by which
+/// each connection of the library finds out the rights of its user.
 pub fn calls(server: &RedisServer, command: &str) -> u64 {
     const TRIED: [&str; 4] = ["del", "eval", "pexpire", "zscore"];
     let stats: String = text(server, &["INFO", "commandstats"]);
@@ -57,12 +58,12 @@ pub fn calls(server: &RedisServer, command: &str) -> u64 {
         let calls = stats.lines().find_map(|line| line.strip_prefix(&head)?.split(',').next());
         calls.map_or(0, |calls| calls.parse().unwrap())
     };
-    // The library tries each of these once on a connection, behind its one `HELLO`.
+    // The library tries each of these once per connection, after its only `HELLO`.
     let connections = if TRIED.contains(&command) { all("hello") } else { 0 };
     all(command).saturating_sub(connections)
 }
 
-/// On how many of the masters that answer there is a key.
+/// Returns how many of the answering masters have a key.
 pub fn copies(servers: &[RedisServer], key: &str) -> usize {
     servers.iter().filter(can_be_asked).filter(|server| value(server, key).is_some()).count()
 }

@@ -1,7 +1,7 @@
-//! Helpers that tests share: waiting with a deadline, reading the keys without the library, servers
-//! that are stopped for a while, and servers that follow a script.
+//! Helpers that tests share: waiting with a deadline, reading the keys without the library, paused
+//! servers, and servers that follow a script.
 //!
-//! They are for tests only: where something is not as a test expects, they panic.
+//! They are only for tests, so they panic if something differs from the expectation of the test.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a panic is how a test fails")]
 

@@ -2,17 +2,17 @@
 
 use crate::RedisServer;
 
-/// A real server under SIGSTOP. It goes on (SIGCONT) when the value is dropped, also while a panic
-/// unwinds.
+/// A real server under SIGSTOP. It continues (SIGCONT) when the value is dropped, also during a
+/// panic.
 #[derive(Debug)]
 #[must_use = "a server goes on when this is dropped"]
 pub struct Paused<'a>(&'a RedisServer);
 
 impl<'a> Paused<'a> {
-    /// Pauses a server, and returns when it stands still.
+    /// Pauses a server, and returns once it has stopped.
     ///
     /// # Panics
-    /// When the server is not running, or does not stop within 5 s.
+    /// Panics if the server is not running, or does not stop within 5 s.
     pub fn new(server: &'a RedisServer) -> Self {
         server.pause().unwrap();
         Self(server)
@@ -29,7 +29,7 @@ impl<'a> Paused<'a> {
 
 impl Drop for Paused<'_> {
     fn drop(&mut self) {
-        // It fails only for a server that has ended meanwhile.
+        // Fails only if the server has exited in the meantime.
         let _ = self.0.resume();
     }
 }

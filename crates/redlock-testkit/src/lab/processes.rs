@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Whether a process runs: one that has ended, and that its parent has not asked about, does not.
+/// Returns `true` if a process is running. A zombie is not.
 pub fn is_alive(pid: impl Display) -> bool {
     state(pid).is_some_and(|state| state != 'Z' && state != 'X')
 }
 
-/// Whether a process was stopped by a signal.
+/// Returns `true` if a process was stopped by a signal.
 pub fn is_stopped(pid: impl Display) -> bool {
     state(pid) == Some('T')
 }
@@ -21,7 +21,7 @@ fn state(pid: impl Display) -> Option<char> {
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
-/// How long the calling thread has run. What else the machine does meanwhile is not in it.
+/// Returns the CPU time of the calling thread, which excludes the work of other threads.
 pub fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     // Neither is below zero, and nanoseconds are fewer than those of a second.

@@ -1,4 +1,4 @@
-//! `Report`: where the votes and events of a node go in a test.
+//! `Report`: the receiver of a node's votes and events in a test.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// A report for a node, with the receivers of its votes and events.
+    /// Creates a report for a node, and the receivers of its votes and events.
     pub fn new() -> (Arc<Self>, UnboundedReceiver<Vote>, UnboundedReceiver<NodeEvent>) {
         let (to_votes, votes) = unbounded_channel();
         let (to_events, events) = unbounded_channel();

@@ -23,7 +23,7 @@ pub struct ScriptedServer {
 }
 
 impl ScriptedServer {
-    /// Listens on a port that is free.
+    /// Listens on a free port.
     pub async fn bind() -> Self {
         Self { listener: TcpListener::bind("127.0.0.1:0").await.unwrap() }
     }
@@ -38,10 +38,10 @@ impl ScriptedServer {
         format!("redis://{}", self.name())
     }
 
-    /// The next connection.
+    /// Accepts the next connection.
     ///
     /// # Panics
-    /// When none comes within [`PATIENCE`].
+    /// Panics if none arrives within [`PATIENCE`].
     pub async fn accept(&self) -> Peer {
         let accepted = timeout(PATIENCE, self.listener.accept()).await.expect("a connection");
         let stream = accepted.unwrap().0;
@@ -49,10 +49,10 @@ impl ScriptedServer {
         Peer { stream, unread: Vec::new() }
     }
 
-    /// The next connection, its handshake answered as by a master in good health.
+    /// Accepts the next connection, and answers its handshake as a healthy master does.
     ///
     /// # Panics
-    /// When none comes within [`PATIENCE`], or it begins with something else than a handshake.
+    /// Panics if none arrives within [`PATIENCE`], or if it does not start with a handshake.
     pub async fn admit(&self, run_id: &str, client_id: u32) -> Peer {
         let mut peer = self.accept().await;
         peer.handshake(run_id, client_id).await;
@@ -87,10 +87,10 @@ impl Peer {
         }
     }
 
-    /// The words of the next command; `None` when the client has gone.
+    /// Reads the words of the next command. Returns `None` if the client has disconnected.
     ///
     /// # Panics
-    /// When neither comes within [`PATIENCE`].
+    /// Panics if neither happens within [`PATIENCE`].
     pub async fn command(&mut self) -> Option<Vec<String>> {
         loop {
             if let Some((words, len)) = parse(&self.unread) {
@@ -105,10 +105,10 @@ impl Peer {
         }
     }
 
-    /// The words of the next command, which must begin with `first`.
+    /// Reads the words of the next command, which must begin with `first`.
     ///
     /// # Panics
-    /// When it is another one, or none comes.
+    /// Panics if it is a different command, or if none arrives.
     pub async fn expect(&mut self, first: &str) -> Vec<String> {
         let words = self.command().await.expect("a command, not the end");
         assert_eq!(words[0], first, "{words:?}");
@@ -161,7 +161,7 @@ impl Peer {
     }
 }
 
-/// A text as a reply.
+/// Encodes a text as a bulk reply.
 pub fn bulk(text: &str) -> String {
     format!("${}\r\n{text}\r\n", text.len())
 }

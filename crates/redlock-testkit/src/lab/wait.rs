@@ -14,12 +14,12 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 const NEVER: Duration = Duration::from_millis(300);
 const INTERVAL: Duration = Duration::from_millis(2);
 
-/// A duration in milliseconds.
+/// Returns a duration in milliseconds.
 pub const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// A duration in seconds.
+/// Returns a duration in seconds.
 pub const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
@@ -45,10 +45,10 @@ pub async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Makes sure that something does not become so. That can only be waited for, here 300 ms.
+/// Checks for 300 ms that something does not become true. Only waiting can show that.
 ///
 /// # Panics
-/// With `what`, when it becomes so.
+/// Panics with `what` if it becomes true.
 pub async fn never(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = tokio::time::Instant::now() + NEVER;
     while tokio::time::Instant::now() < end {

@@ -28,11 +28,12 @@ pub(super) async fn swallow(mut client: TcpStream, shared: &Shared, resets: u64)
     }
 }
 
-/// Forwards a connection both ways until both streams have ended or it is reset.
+/// Forwards a connection in both directions until both streams have ended or it is reset.
 ///
-/// `resets` is the count of resets when the connection was accepted.
+/// `resets` is the number of resets when the connection was accepted.
 pub(super) async fn forward(mut client: TcpStream, shared: &Shared, resets: u64) -> io::Result<()> {
-    // A server that is not there refuses; a reset is as near to that as an accepted client can get.
+    // If the server is down, it refuses connections. For a connection that the proxy has already
+    // accepted, a reset is the closest equivalent.
     let Ok(mut server) = TcpStream::connect(shared.upstream).await else { return refuse(client) };
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
@@ -66,12 +67,12 @@ async fn reset(shared: &Shared, resets: u64) {
 #[derive(Clone, Copy)]
 struct Stream<'a> {
     shared: &'a Shared,
-    /// The count of resets this connection was made under.
+    /// The number of resets when this connection was made.
     resets: u64,
     lane: fn(&mut Faults) -> &mut Lane,
 }
 
-/// The connection is to be reset in the middle of a stream.
+/// A reset in the middle of a stream.
 struct Reset;
 
 /// A piece of a stream, as it was read.
@@ -79,9 +80,9 @@ struct Arrival {
     at: Instant,
     /// Empty for the end of the stream.
     bytes: Vec<u8>,
-    /// The lane as it was then.
+    /// The state of the lane at that time.
     lane: Lane,
-    /// Its share of what may wait in the queue, given back when the piece is gone.
+    /// Its share of the queue's capacity, which is freed when the piece is dropped.
     _room: OwnedSemaphorePermit,
 }
 
@@ -91,10 +92,10 @@ impl Stream<'_> {
         tokio::try_join!(self.read(source, sender), self.deliver(queue, sink)).map(|_| ())
     }
 
-    /// Queues what arrives, and its end behind it.
+    /// Queues arriving bytes, followed by the end of the stream.
     ///
-    /// An abrupt end is queued like an orderly one: what was read before is on its way all the
-    /// same.
+    /// An abrupt end is queued like a clean one, because the bytes read before it are still on
+    /// their way.
     async fn read(
         self,
         mut source: ReadHalf<'_>,
@@ -137,14 +138,14 @@ impl Stream<'_> {
         Ok(())
     }
 
-    /// Waits until a piece may go on; false if it is lost.
+    /// Waits until a piece may pass. Returns `false` if it is lost.
     async fn may_pass(self, arrival: &Arrival) -> bool {
         let mut changes = self.shared.faults.subscribe();
         loop {
             changes.mark_unchanged();
             let (lane, resets) = self.now();
             let dropped = arrival.lane.dropping || arrival.lane.drops != lane.drops;
-            // A reset that this connection has not come to notice is in force all the same.
+            // A reset applies even if this connection has not noticed it yet.
             if dropped || resets != self.resets {
                 return false;
             }
@@ -186,7 +187,7 @@ impl Stream<'_> {
         let mut admitted = (length, false);
         self.shared.faults.send_if_modified(|faults| {
             admitted = (self.lane)(faults).admit(length);
-            // Nobody waits for the budget.
+            // Nothing waits for the budget.
             false
         });
         admitted

@@ -34,7 +34,7 @@ pub(super) struct Lane {
     pub(super) held: bool,
     /// Bytes that arrive now are lost.
     pub(super) dropping: bool,
-    /// How often dropping began: bytes that arrived before the latest time are lost, too.
+    /// How often dropping started. Bytes that arrived before the latest start are lost as well.
     pub(super) drops: u64,
     /// Reports of changed keys are lost.
     pub(super) dropping_pushes: bool,
@@ -53,7 +53,7 @@ impl Faults {
         }
     }
 
-    /// Ends all faults; the counts go on, because connections compare them.
+    /// Ends all faults. The counters keep their values, because connections compare them.
     pub(super) fn heal(&mut self) {
         let healed = |lane: Lane| Lane { drops: lane.drops, ..Lane::default() };
         *self = Self {
@@ -66,7 +66,7 @@ impl Faults {
 }
 
 impl Lane {
-    /// How many of `length` bytes may pass, and whether the connection is to be reset behind them.
+    /// Returns how many of `length` bytes may pass, and whether to reset the connection after them.
     pub(super) fn admit(&mut self, length: usize) -> (usize, bool) {
         match self.reset_after {
             Some(left) if left < length => {

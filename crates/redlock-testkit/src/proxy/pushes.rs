@@ -3,7 +3,7 @@
 /// How a server begins the report that tracked keys have changed (RESP3).
 const HEAD: &[u8] = b">2\r\n$10\r\ninvalidate\r\n";
 
-/// A stream of replies and pushes, of which only the replies go on.
+/// A filter for a stream of replies and pushes that passes only the replies.
 #[derive(Debug, Default)]
 pub(super) struct Pushes {
     /// Bytes that may be the beginning of a push, until the rest of it has arrived.
@@ -25,7 +25,7 @@ impl Pushes {
         passed
     }
 
-    /// Where a push begins that has not arrived as a whole.
+    /// Returns the position of a push that has not arrived completely.
     fn begins_at(&self) -> usize {
         let may_begin = |at: &usize| {
             let rest = &self.kept[*at..];
@@ -35,7 +35,7 @@ impl Pushes {
     }
 }
 
-/// The length of the keys behind the head: `*1`, and then one text; or `_`, for all keys. `None` if
+/// Returns the length of the keys after the head: `*1` and one text, or `_` for all keys. `None` if
 /// they have not arrived.
 fn body(bytes: &[u8]) -> Option<usize> {
     let (first, line) = line(bytes, 0)?;

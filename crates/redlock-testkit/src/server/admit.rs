@@ -35,7 +35,7 @@ enum Report {
 struct Ear(UnboundedSender<Report>);
 
 impl Sink for Ear {
-    // Who does not listen any more knows enough.
+    // If the receiver is gone, it needs no more votes.
     fn vote(&self, vote: Vote) {
         let _ = self.0.send(Report::Answer(vote));
     }
@@ -45,9 +45,9 @@ impl Sink for Ear {
     }
 }
 
-/// Blocks until the server is admitted. A replica and a node of a cluster are left as they are.
+/// Blocks until the server is admitted. Replicas and cluster nodes are not changed.
 ///
-/// It has a thread and a runtime of its own, because the caller may be inside of one.
+/// It uses its own thread and runtime, because the caller may be inside a runtime.
 pub(super) fn admit(url: &str, namespace: &Namespace) -> anyhow::Result<()> {
     let work = || {
         let runtime = Builder::new_current_thread().enable_all().build()?;

@@ -1,4 +1,4 @@
-//! Starting a server: on a port of its own, and ours only when it answers as itself.
+//! Starting a server on its own port. It is ours only once it answers with its process id.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -48,7 +48,7 @@ impl Launch {
         Ok(launch)
     }
 
-    /// `:PASSWORD@` as it stands in a URL, or nothing.
+    /// Returns `:PASSWORD@` in the form that a URL has, or an empty text.
     pub(super) fn userinfo(&self) -> String {
         let escaped = |password: &String| {
             let bytes: String = password.bytes().map(escape).collect();
@@ -57,7 +57,7 @@ impl Launch {
         self.password.as_ref().map(escaped).unwrap_or_default()
     }
 
-    /// Empties the server's directory; the server must be down.
+    /// Empties the server's directory. The server must be down.
     pub(super) fn wipe(&self) -> anyhow::Result<()> {
         let data = self.data();
         fs::remove_dir_all(&data)
@@ -169,7 +169,7 @@ impl Launch {
         format!("its log ends with\n{}", tail.join("\n"))
     }
 
-    // Beside the data and not in it: emptying the data must not take the log away.
+    // The log is outside the data directory, so that emptying the directory keeps the log.
     fn log(&self) -> PathBuf {
         self.home.path().join("log")
     }
@@ -179,7 +179,7 @@ impl Launch {
     }
 }
 
-/// One byte of a password as it stands in a URL.
+/// Encodes one byte of a password for a URL.
 fn escape(byte: u8) -> String {
     if byte.is_ascii_alphanumeric() { char::from(byte).into() } else { format!("%{byte:02X}") }
 }

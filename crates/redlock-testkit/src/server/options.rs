@@ -9,10 +9,10 @@ use anyhow::{Context, bail};
 
 use super::admit::Namespace;
 
-/// How servers are started; the default is a server that keeps nothing on disk, and whose votes
-/// count at once for clients without a prefix.
+/// Options of servers. By default, a server stores nothing on disk, and votes immediately for
+/// clients without a prefix.
 ///
-/// Servers always listen on 127.0.0.1 alone.
+/// Servers always listen only on 127.0.0.1.
 #[derive(Clone, Debug, Default)]
 pub struct ServerOptions {
     pub(super) arguments: Vec<String>,
@@ -27,15 +27,16 @@ pub struct ServerOptions {
 }
 
 impl ServerOptions {
-    /// The defaults: free ports, no password, nothing saved, the binary found on `PATH`.
+    /// Creates the defaults: free ports, no password, nothing saved, the binary found on `PATH`.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Adds words to the command line, such as `["--appendonly", "yes"]`.
     ///
-    /// They come last and win over the kit's own. A password goes to [`password`](Self::password),
-    /// or the kit cannot ask the server who it is.
+    /// They come last, so they override the kit's own options. Set a password with
+    /// [`password`](Self::password), because otherwise the kit cannot query the process id of the
+    /// server.
     #[must_use]
     pub fn arguments<const N: usize>(mut self, words: [&str; N]) -> Self {
         self.arguments.extend(words.map(String::from));
@@ -49,7 +50,7 @@ impl ServerOptions {
         self
     }
 
-    /// Sets the password of the default user; it becomes part of the URLs.
+    /// Sets the password of the default user, which becomes part of the URLs.
     #[must_use]
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
@@ -82,17 +83,17 @@ impl ServerOptions {
         self
     }
 
-    /// Admits the servers with this `max_ttl`. The default is 60 s, that of a handle: no lock may
-    /// last longer without extension, and a server that restarts does not vote for 1.1 times as
-    /// long.
+    /// Admits the servers with this `max_ttl`. Defaults to 60 s, as in a handle. No lock can last
+    /// longer without an extension, and a restarted server does not vote for 1.1 times this
+    /// duration.
     #[must_use]
     pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
         self.max_ttl = Some(max_ttl);
         self
     }
 
-    /// Leaves the servers as they are started. Clients with a quarantine do not count their votes
-    /// until `redlock init` was run or the quarantine is over.
+    /// Does not admit the servers. With clients that use a quarantine, they do not vote until
+    /// `redlock init` or the end of the quarantine.
     #[must_use]
     pub fn brand_new(mut self) -> Self {
         self.is_brand_new = true;
@@ -147,7 +148,8 @@ impl ServerOptions {
     }
 }
 
-/// The file a name stands for: itself when it has a folder, else the first of that name on `PATH`.
+/// Returns the file for a name: the name itself if it has a folder, otherwise the first match on
+/// `PATH`.
 pub(super) fn on_path(name: &OsStr) -> Option<PathBuf> {
     if Path::new(name).components().count() > 1 {
         return Some(PathBuf::from(name)).filter(|file| file.is_file());

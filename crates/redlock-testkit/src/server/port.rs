@@ -3,13 +3,12 @@
 use std::net::{Ipv4Addr, UdpSocket};
 use std::ops::Range;
 
-/// A TCP port, kept from the other servers of every process while this value exists.
+/// A TCP port that no other server of any process gets while this value exists.
 ///
-/// Finding a free port and then starting a server on it is a race, and the port of a server that is
-/// down for a while is as free as any other. So each port taken at random is marked by a UDP socket
-/// bound to the same number: UDP has a number space of its own, so the mark is never in the
-/// server's way, the kernel gives it to one process only, and it goes with the process that holds
-/// it.
+/// Finding a free port and then starting a server on it is a race, and the port of a stopped server
+/// is free as well. So the kit binds a UDP socket to the same number as each port that it chooses
+/// at random. UDP has its own numbers, so the socket never conflicts with the server, the kernel
+/// gives it to only one process, and it is closed with that process.
 #[derive(Debug)]
 pub(super) struct Port {
     number: u16,
@@ -17,7 +16,7 @@ pub(super) struct Port {
 }
 
 impl Port {
-    /// A random port that no other server of the kit has; another program may still have it.
+    /// Chooses a random port that no other server of the kit has. Another program may still use it.
     pub(super) fn random() -> Option<Self> {
         let port = Self::fixed(rand::random_range(RANDOM_PORTS));
         port.mark.is_some().then_some(port)

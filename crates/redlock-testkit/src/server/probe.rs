@@ -1,4 +1,4 @@
-//! Short conversations with a server, each over a connection of its own.
+//! Short conversations with a server, each on its own connection.
 
 use std::error::Error;
 use std::io;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use redis::{Client, IntoConnectionInfo, RedisError, RedisResult, Value};
 
-/// Who answers at `url`: the process id of a server that is done loading its data.
+/// Returns the process id of the server that answers at `url`, once it has loaded its data.
 pub(super) fn process_id(url: &str) -> Option<u32> {
     let info: String =
         redis::from_redis_value(command(url, &["INFO"], PROBE_PATIENCE).ok()?).ok()?;
@@ -34,7 +34,7 @@ pub(super) fn command(url: &str, words: &[&str], patience: Duration) -> RedisRes
 
 fn send(url: &str, words: &[&str], patience: Duration) -> RedisResult<Value> {
     let info = url.into_connection_info()?;
-    // Naming itself to a silent server would cost the client a patience of its own.
+    // If the server is silent, setting the client's name would wait for an extra timeout.
     let settings = info.redis_settings().clone().set_skip_set_lib_name();
     let client = Client::open(info.set_redis_settings(settings))?;
     let mut connection = client.get_connection_with_timeout(patience)?;

@@ -38,21 +38,21 @@ impl Process {
     }
 
     pub(super) fn has_exited(&mut self) -> bool {
-        // An error means that there is no such child, which is what was asked.
+        // An error means that there is no such child, so it has exited.
         !matches!(self.exit_status(), Ok(None))
     }
 
-    /// Whether every thread of the process stands still.
+    /// Returns `true` if every thread of the process has stopped.
     ///
-    /// The kernel reports a child as stopped when the last of its threads has stopped. The report
-    /// is left in place, so it holds until the process is continued.
+    /// The kernel reports a child as stopped after the last of its threads has stopped. The report
+    /// is not consumed, so it is valid until the process continues.
     pub(super) fn is_paused(&self) -> bool {
         let look = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let child = WaitId::Pid(Pid::from_child(&self.0));
         matches!(waitid(child, look), Ok(Some(status)) if status.stopped())
     }
 
-    /// Freezes the process and waits until it stands still.
+    /// Pauses the process, and waits until it has stopped.
     pub(super) fn pause(&mut self) -> anyhow::Result<()> {
         self.signal(Signal::STOP)?;
         let deadline = Instant::now() + PAUSE_PATIENCE;
@@ -72,10 +72,10 @@ impl Process {
         self.signal(Signal::CONT)
     }
 
-    /// Asks the process to end and waits until it has; kills it if that takes too long.
+    /// Terminates the process and waits until it has exited. Kills it if that takes too long.
     pub(super) fn terminate(mut self) -> anyhow::Result<()> {
         self.signal(Signal::TERM)?;
-        // A frozen process gets the request only when it goes on.
+        // A paused process handles the signal only after it continues.
         self.signal(Signal::CONT)?;
         let deadline = Instant::now() + TERMINATE_PATIENCE;
         while self.exit_status()?.is_none() {
@@ -97,17 +97,18 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Both fail only for a process that is gone already. SIGKILL ends a frozen one, too.
+        // Both fail only if the process has already exited. SIGKILL also ends a paused process.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// A command that runs `binary` so that the kernel kills it when we die, where that is possible.
+/// Creates a command that runs `binary` so that the kernel kills it when this process dies, if
+/// possible.
 ///
-/// `setpriv` asks the kernel for a SIGKILL at the parent's death and then executes the binary in
-/// its own place, so the process id is the server's. (A parent killed in the instant before
-/// `setpriv` has asked still leaves its child behind.)
+/// `setpriv` requests SIGKILL at the death of its parent and then executes the binary in its own
+/// process, so the process id is the server's. (If the parent is killed just before that request,
+/// the child survives.)
 pub(super) fn dying_with_us(binary: &Path) -> Command {
     let mut command = match setpriv() {
         Some(setpriv) => {
@@ -121,7 +122,7 @@ pub(super) fn dying_with_us(binary: &Path) -> Command {
     command
 }
 
-/// `setpriv`, if there is one that knows about the parent's death (util-linux's does from 2.33 on).
+/// Returns `setpriv` if it supports the death signal (util-linux 2.33 or newer).
 fn setpriv() -> Option<&'static Path> {
     static SETPRIV: OnceLock<Option<PathBuf>> = OnceLock::new();
     let find = || {
@@ -148,7 +149,7 @@ fn spawner() -> &'static mpsc::Sender<Order> {
         let (sender, orders) = mpsc::channel::<Order>();
         thread::spawn(move || {
             for (mut command, answer) in orders {
-                // The caller does not wait any more: the child must be killed.
+                // The caller no longer waits, so the child must be killed.
                 if let Err(mpsc::SendError(Ok(child))) = answer.send(command.spawn()) {
                     drop(Process(child));
                 }
@@ -161,5 +162,5 @@ fn spawner() -> &'static mpsc::Sender<Order> {
 const SPAWNER_GONE: &str = "the thread that starts servers is gone";
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 const PAUSE_PATIENCE: Duration = Duration::from_secs(5);
-// A server waits up to 10 s for replicas that lag behind.
+// A server waits up to 10 s for slow replicas.
 const TERMINATE_PATIENCE: Duration = Duration::from_secs(15);

@@ -1,4 +1,4 @@
-//! Directories that are removed with the value that stands for them.
+//! Directories that are removed when their value is dropped.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -32,7 +32,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // There is no caller left to report to, and a directory left behind harms no later run.
+        // There is no caller to report to, and a remaining directory does not affect later runs.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

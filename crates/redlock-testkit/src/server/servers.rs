@@ -1,4 +1,4 @@
-//! Several independent masters at once.
+//! Several independent masters.
 
 use std::ops::Deref;
 
@@ -8,28 +8,28 @@ use redlock_core::admission::{Names, RecordedSet, SetId};
 use super::{RedisServer, ServerOptions};
 use crate::FaultProxy;
 
-/// Independent throw-away masters; all end when the value is dropped.
+/// Independent, disposable masters. All exit when the value is dropped.
 ///
 /// Derefs to a slice: `servers[0]`, `servers.iter()`, `servers.len()`.
 #[derive(Debug)]
 pub struct RedisServers(Vec<RedisServer>);
 
 impl RedisServers {
-    /// Starts `count` servers with nothing but the defaults of [`ServerOptions`].
+    /// Starts `count` servers with the defaults of [`ServerOptions`].
     ///
     /// # Errors
     ///
-    /// As [`RedisServer::start`]; servers already started are stopped again.
+    /// See [`RedisServer::start`]. Servers that were already started are stopped.
     pub fn start(count: usize) -> anyhow::Result<Self> {
         Self::with(count, &ServerOptions::new())
     }
 
-    /// Starts `count` servers. Unless they are brand new, their records name them as one set of
-    /// masters, as after `redlock init`.
+    /// Starts `count` servers. Unless they are new, their records name them as one set of masters,
+    /// as after `redlock init`.
     ///
     /// # Errors
     ///
-    /// As [`RedisServer::with`]; servers already started are stopped again.
+    /// See [`RedisServer::with`]. Servers that were already started are stopped.
     pub fn with(count: usize, options: &ServerOptions) -> anyhow::Result<Self> {
         let started =
             (0..count).map(|place| RedisServer::launch(&options.clone().at_place(place)?));
@@ -40,20 +40,21 @@ impl RedisServers {
         Ok(Self(servers))
     }
 
-    /// The URL of each server, in their order.
+    /// Returns the URL of each server, in order.
     pub fn urls(&self) -> Vec<String> {
         self.iter().map(RedisServer::url).collect()
     }
 
-    /// Puts a fault proxy before each server, in their order; they run on the current runtime.
+    /// Starts a fault proxy in front of each server, in order. The proxies run on the current
+    /// runtime.
     ///
     /// # Errors
     ///
-    /// As [`FaultProxy::start`].
+    /// See [`FaultProxy::start`].
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime.
+    /// Panics outside a tokio runtime.
     pub async fn proxied(&self) -> anyhow::Result<Vec<FaultProxy>> {
         let mut proxies = Vec::with_capacity(self.len());
         for server in self.iter() {

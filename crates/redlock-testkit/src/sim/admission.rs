@@ -8,7 +8,7 @@ use super::master::READONLY;
 use super::world::World;
 
 impl World {
-    /// What the server reports about itself at `now`.
+    /// Returns the facts that the server reports at `now`.
     pub(super) fn read(&self, now: Instant) -> Facts {
         let mut facts = self.facts.clone();
         facts.time_us = u64::try_from(self.master.clock.micros(now)).ok();
@@ -24,7 +24,8 @@ impl World {
         Answer::of_admission(self.said(at, op, now))
     }
 
-    /// The number of members that a client counts behind a record; `None` if it does not count.
+    /// Returns the number of members that a client counts after reading a record. `None` if it does
+    /// not count them.
     pub(super) fn members(&self, at: usize) -> Option<u32> {
         let data = &self.master.data;
         match data.record.run {

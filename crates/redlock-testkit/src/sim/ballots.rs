@@ -7,7 +7,7 @@ use super::data::Ballots;
 use super::link::{Link, Set};
 use super::master::Master;
 
-/// The replies to the commands behind the `SET`; `None` for a command that was not sent.
+/// The replies to the commands after the `SET`. `None` for a command that was not sent.
 struct Said {
     raised: Option<bool>,
     score: Option<Option<Score>>,
@@ -31,8 +31,8 @@ impl Link {
 }
 
 impl Master {
-    /// Carries out what stands behind the part of `op` that was answered with `key`. The ballot of
-    /// an acquire raises the score whether or not the key was granted.
+    /// Executes the rest of `op` after the part that was answered with `key`. The ballot of an
+    /// acquire raises the score whether or not the key was granted.
     pub(super) fn propose(&mut self, op: &Op, set: Set, key: Answer) -> Answer {
         let Some(member) = op.member() else { return key };
         let queued = key.queued;
@@ -40,7 +40,7 @@ impl Master {
             Some(queued) => answer.with_queued(queued),
             None => answer,
         };
-        // A question for a score does not ask for the key.
+        // A query for a score does not depend on the key.
         let is_lost = op.verb() == Verb::Ballot && !self.is_ours(op);
         let said = match (set, &self.ballot_error) {
             (Set::Unknown, _) => Err(too_early()),

@@ -1,16 +1,16 @@
-//! The data that one master keeps for a namespace, and the effect of each script on it. A test on
-//! real servers checks that Lua does exactly the same.
+//! The data that one master keeps for a prefix, and the effect of each script on it. A test on real
+//! servers checks that Lua does exactly the same.
 //!
-//! A script runs alone. It reads and compares first, and writes nothing when a comparison fails.
+//! A script runs alone. It reads and compares first, and writes nothing if a comparison fails.
 //! `time` is the TIME of the master that runs it. A script that runs after its time limit does
-//! nothing. Every reply holds that TIME and the record as the script left it, so the client learns
-//! as much as from a probe. No reply holds the identity: a script that did nothing is followed by a
-//! probe.
+//! nothing. Every reply contains that TIME and the record as the script left it, so the client
+//! learns as much as from a probe. No reply contains the identity, so a probe follows each script
+//! that did nothing.
 //!
-//! Redis rolls nothing back, so the Lua tests first whether its user may do what it is about to do,
-//! and then writes in this order: *begin* HSET, then HDEL and DEL; *admit* and *init* ZADD, then
-//! `run`, then HDEL; *remove* ZADD, then DEL. A script that is cut in the middle leaves a
-//! master in quarantine and never one that votes without its members.
+//! Redis rolls nothing back. The Lua therefore first tests whether its user has the rights for all
+//! its commands, and then writes in this order: *begin* HSET, then HDEL and DEL; *admit* and *init*
+//! ZADD, then `run`, then HDEL; *remove* ZADD, then DEL. An interrupted script leaves a master in
+//! quarantine, and never a voting master without its members.
 
 use redlock_core::Member;
 use redlock_core::admission::{
@@ -30,12 +30,12 @@ pub struct Ballots {
 }
 
 impl Ballots {
-    /// A set of `members` members with this score.
+    /// Creates a set of `members` members with this score.
     pub fn new(members: u32, floor: Score) -> Self {
         Self { members, floor, others: Vec::new() }
     }
 
-    /// The largest score.
+    /// Returns the largest score.
     pub fn highest(&self) -> Score {
         self.others.iter().filter_map(|(_, score)| *score).fold(self.floor, Score::max)
     }
@@ -79,13 +79,14 @@ impl Ballots {
         }
     }
 
-    /// Where the member stands among those that are kept apart, or would.
+    /// Returns the position of the member among the separately stored members, or its insertion
+    /// position.
     fn place(&self, member: Member) -> Result<usize, usize> {
         self.others.binary_search_by_key(&member, |(other, _)| *other)
     }
 }
 
-/// The data that one master keeps for the namespace.
+/// The data that one master keeps for the prefix.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Data {
     /// The hash.
@@ -97,10 +98,10 @@ pub struct Data {
 }
 
 impl Data {
-    /// Where `run` equals the identity and the set is complete, and where a quarantine of this
-    /// identity is under way whose end is not too far ahead, there is nothing to begin. The
-    /// quarantine becomes longer if it was begun with a shorter `max_ttl` than the order has. If
-    /// the order marks the record as outdated, a quarantine begins in any case.
+    /// If `run` equals the identity and the set is complete, nothing begins. The same applies
+    /// during a quarantine of this identity whose end is not too far ahead, but the quarantine
+    /// becomes longer if it began with a shorter `max_ttl` than the order has. If the order marks
+    /// the record as outdated, a quarantine always begins.
     pub fn begin(&mut self, time: Millis, order: &Begin) -> Reply {
         let outcome = if time > order.until {
             Outcome::Late
@@ -120,7 +121,7 @@ impl Data {
         self.reply(outcome, time)
     }
 
-    /// A note is written for a process that has none, or whose note lies ahead of its TIME.
+    /// Writes a note for a process without one, or with a note later than its TIME.
     pub fn note(&mut self, time: Millis, order: &Note) -> Reply {
         let same = self.record.nonce == Some(order.nonce);
         let outcome = match self.record.quarantine.as_mut().filter(|_| same) {
@@ -136,8 +137,7 @@ impl Data {
         self.reply(outcome, time)
     }
 
-    /// The nonce, the identity, and the TIME of the way that was taken, are tested here and
-    /// nowhere else.
+    /// Only this script tests the nonce, the identity, and the TIME of the chosen path.
     pub fn admit(&mut self, time: Millis, order: &Admit) -> Reply {
         let outcome = self.may_admit(time, order);
         if outcome == Outcome::Done
@@ -153,7 +153,7 @@ impl Data {
         self.reply(outcome, time)
     }
 
-    /// Where `run` equals the identity: raises `max_ttl` and low members. Elsewhere: admits.
+    /// If `run` equals the identity, raises `max_ttl` and low members. Otherwise admits the master.
     pub fn init(&mut self, time: Millis, order: &Init) -> Reply {
         let outcome = if time > order.until {
             Outcome::Late
@@ -170,8 +170,8 @@ impl Data {
         self.reply(outcome, time)
     }
 
-    /// The record of a master that was never admitted is removed; that of an admitted one is
-    /// removed if a person orders it, and its largest score is kept.
+    /// Removes the record of a master that was never admitted. Removes the record of an admitted
+    /// master only if an operator orders it, and keeps its largest score.
     pub fn remove(&mut self, time: Millis, order: &Remove) -> Reply {
         let may_remove = order.start.is_some() || !self.record.was_admitted();
         let outcome = if time > order.until {
@@ -191,8 +191,8 @@ impl Data {
         self.record.admits(identity) && self.members() == MEMBERS
     }
 
-    /// Whether a quarantine of this identity is under way. A clock that was ahead when it began
-    /// has left an end that would never come: that one does not stand. Only the script can judge
+    /// Returns `true` during a quarantine of this identity. If a clock was ahead when the
+    /// quarantine began, its end would never come, so it is not valid. Only the script can judge
     /// this, because a client's reading of TIME is older than the end that it is compared with.
     fn is_waiting(&self, time: Millis, identity: Identity) -> bool {
         let length = self.record.length();
@@ -252,7 +252,8 @@ impl Data {
         }
     }
 
-    /// Whether the set is the one that was read, if the order changes it.
+    /// Returns `true` if the set still is the one that the client read, or if the order does not
+    /// change it.
     fn has_set_of(&self, order: &Init) -> bool {
         let text = |set: Option<&RecordedSet>| set.map(RecordedSet::text);
         let is_same =
@@ -311,7 +312,7 @@ impl Data {
 }
 
 impl Data {
-    /// The ballot set with this identity in its name.
+    /// Returns the ballot set with this identity in its name.
     pub fn ballots(&self, id: Identity) -> Option<&Ballots> {
         let found = self.sets.iter().find(|(name, _)| *name == id);
         found.map(|(_, ballots)| ballots)
@@ -323,7 +324,7 @@ impl Data {
         ballots.map_or(0, |ballots| ballots.members)
     }
 
-    /// The highest score of a set that is ours; 0 where there is none.
+    /// Returns the highest score of our set, or 0 if it does not exist.
     pub fn highest(&self, id: Identity) -> Score {
         ours(self.ballots(id))
     }

@@ -13,7 +13,7 @@ use redlock_core::{Answer, Cause, Events, Instant, NodeEvent, Op, QueueTicket, V
 /// The ballot set that a request names, by the identity that the client was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Set {
-    /// It knows none: nothing but the key is asked for.
+    /// It knows no prefix, so it queries only the key.
     Unknown,
     /// The set of a master that was admitted with this identity.
     Of(Identity),
@@ -24,7 +24,7 @@ pub(super) enum Set {
 /// How long one way takes.
 pub(super) type Delay = RangeInclusive<Duration>;
 
-/// A request on its way. One whose connection broke has no slot any more, and may arrive still.
+/// A request on its way. If its connection broke, it no longer has a slot, but it may still arrive.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) op: Op,
@@ -66,7 +66,7 @@ pub(super) struct Link {
     pub(super) replies: VecDeque<Reply>,
     /// Requests whose answers will never come over this connection.
     pub(super) swallowed: Vec<VoteSlot>,
-    /// Keys whose next change is to be pushed.
+    /// Keys whose next change the server pushes.
     pub(super) watched: HashSet<Vec<u8>>,
     /// On whose channel the connection listens.
     pub(super) listens_for: Option<QueueTicket>,
@@ -74,9 +74,9 @@ pub(super) struct Link {
     pub(super) admitted: Option<Identity>,
     /// The client has a quarantine.
     pub(super) has_quarantine: bool,
-    /// Where events are reported, by number.
+    /// Receivers of events, by number.
     pub(super) listeners: Vec<(u64, Events)>,
-    /// Why there is no connection, as it was last reported.
+    /// The last reported reason for a missing connection.
     pub(super) reported: Option<Cause>,
 }
 
@@ -107,8 +107,8 @@ impl Link {
         !(self.partitioned || self.lose_requests || self.lose_replies)
     }
 
-    /// Puts a request on its way. The first in the queue holds up those behind it: on one
-    /// connection nothing overtakes.
+    /// Sends a request. The first request in the queue delays the following ones, because requests
+    /// on one connection keep their order.
     pub(super) fn send(&mut self, op: Op, slot: VoteSlot, now: Instant, rng: &mut StdRng) {
         if self.lose_requests {
             self.swallowed.push(slot);
@@ -119,7 +119,7 @@ impl Link {
         self.requests.push_back(Request { op, set, slot, due });
     }
 
-    /// Puts a reply on its way, behind those that went before it in the same manner.
+    /// Sends a reply, after the replies that were sent earlier in the same way.
     pub(super) fn reply(&mut self, back: Back, now: Instant, rng: &mut StdRng) {
         if self.lose_replies {
             self.swallowed.extend(back.slot());
@@ -129,7 +129,7 @@ impl Link {
         self.replies.push_back(Reply { back, due });
     }
 
-    /// Pushes a change of a key that is watched, once, or the loss of all keys.
+    /// Pushes one change of a watched key, or the loss of all keys.
     pub(super) fn push(&mut self, change: Option<&[u8]>, now: Instant, rng: &mut StdRng) {
         let event = match change {
             Some(key) if self.watched.remove(key) => NodeEvent::KeyChanged(key.into()),
@@ -146,8 +146,8 @@ impl Link {
         self.listeners.iter().map(|(_, events)| (events.clone(), event.clone()))
     }
 
-    /// Ends the connection and returns the slots of all that is unanswered. Of the requests on
-    /// their way the first few, by the seed, arrive all the same, later.
+    /// Ends the connection, and returns the slots of all unanswered requests. The seed decides how
+    /// many of the first requests on their way still arrive later.
     #[must_use]
     pub(super) fn cut(&mut self, rng: &mut StdRng) -> Vec<VoteSlot> {
         self.connected = false;

@@ -28,7 +28,8 @@ impl Master {
         }
     }
 
-    /// An error of a key that is no mark: nothing is written then.
+    /// Returns the mark of a key, or an error if the key is not a mark. In that case nothing is
+    /// written.
     fn mark(&self, op: &Op) -> Result<Option<Mark>, Cause> {
         let error = |text: &str| Cause::ErrorReply(text.into());
         match self.value(op.key()) {

@@ -52,7 +52,7 @@ pub(super) struct Master {
 
 #[derive(Debug)]
 struct Entry {
-    /// `None` for a key that is no string.
+    /// `None` if the key is not a string.
     value: Option<Vec<u8>>,
     /// Milliseconds on the master's clock.
     expire_at: i64,
@@ -185,7 +185,7 @@ impl Master {
         Some(Answer::held(value, Some(left)))
     }
 
-    /// The value of a key that is there, none for one that is no string.
+    /// Returns the value of an existing key. The inner `None` means that it is not a string.
     pub(super) fn value(&self, key: &[u8]) -> Option<Option<&[u8]>> {
         self.keys.get(key).map(|entry| entry.value.as_deref())
     }

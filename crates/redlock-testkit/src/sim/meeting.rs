@@ -15,7 +15,7 @@ pub(super) struct Meeting<'a> {
 }
 
 impl Meeting<'_> {
-    /// The value of the key, `None` if it is no string, and its remaining expiry.
+    /// Returns the value of the key (`None` if it is not a string) and its remaining expiry.
     pub(super) fn found(&self) -> Option<(Option<Vec<u8>>, Duration)> {
         let value = self.master.value(self.key)?.map(<[u8]>::to_vec);
         Some((value, Duration::from_millis(self.master.left(self.now, self.key))))

@@ -1,11 +1,10 @@
-//! Simulated masters: Redis as far as a lock can see, with faults at the turn of a switch.
+//! Simulated masters: the part of Redis that a lock uses, with faults that a test can switch.
 //!
-//! In reading order: `master` (keys, expiry, what each request does), `clock` (the master's own,
-//! which may be wrong), `data` (what it keeps of admission, and what each script does
-//! to it), `admission` (what it answers about that), `ballots` (what it makes of a
-//! ballot), `marks` (what was completed), `queues` (where contenders
-//! wait), `link` (one connection and what is on its way), `node` (the seam and the switches),
-//! `nemesis` (who turns them).
+//! In reading order: `master` (keys, expiry, the effect of each request), `clock` (the master's
+//! clock, which may be wrong), `data` (its admission data, and the effect of each script on it),
+//! `admission` (its answers about that), `ballots` (its handling of ballots), `marks` (completed
+//! jobs), `queues` (waiting contenders), `link` (one connection and the requests on their way),
+//! `node` (the interface and the switches), `nemesis` (a plan that uses the switches).
 
 mod admission;
 mod ballots;
@@ -57,11 +56,11 @@ pub struct SimNodes {
 }
 
 impl SimNodes {
-    /// `n` empty masters. Every random choice that they make follows from `seed`. They are
-    /// brand-new: clients with a quarantine do not count their votes before [`init`](Self::init).
+    /// Creates `n` empty masters. All their random choices follow from `seed`. They are new: for
+    /// clients with a quarantine, they do not vote before [`init`](Self::init).
     ///
-    /// Make them inside the runtime whose time they follow; in a paused one of a single
-    /// thread, a run repeats itself exactly.
+    /// Create them inside the runtime whose time they follow. In a paused single-threaded runtime,
+    /// a run repeats itself exactly.
     pub fn new(n: usize, seed: u64) -> Self {
         let clock = Clock::paused();
         let mut seeds = StdRng::seed_from_u64(seed);
@@ -69,14 +68,15 @@ impl SimNodes {
         Self { nodes: (0..n).map(node).collect(), clock: clock.clone() }
     }
 
-    /// The masters for another client, which has its own connections and network faults.
+    /// Returns the same masters for another client, which has its own connections and network
+    /// faults.
     #[must_use]
     pub fn another_client(&self) -> Self {
         let nodes = self.nodes.iter().map(|node| node.another_client()).collect();
         Self { nodes, clock: self.clock.clone() }
     }
 
-    /// The masters in the form in which a lock takes them.
+    /// Returns the masters in the form in which a lock accepts them.
     pub fn nodes(&self) -> Vec<Arc<dyn Node>> {
         self.nodes.iter().map(|node| Arc::clone(node) as Arc<dyn Node>).collect()
     }
@@ -89,12 +89,12 @@ impl SimNodes {
         self.nodes.iter().for_each(|node| node.init_into(max_ttl, Some(set.clone())));
     }
 
-    /// The clock of the simulation, which follows tokio's and is right.
+    /// Returns the clock of the simulation, which follows tokio's clock exactly.
     pub fn clock(&self) -> Clock {
         self.clock.clone()
     }
 
-    /// How many keys each master has, for [`no_residue`].
+    /// Returns the number of keys on each master, for [`no_residue`].
     ///
     /// [`no_residue`]: crate::no_residue
     pub fn keys(&self) -> Vec<(String, usize)> {

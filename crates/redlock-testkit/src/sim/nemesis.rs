@@ -72,8 +72,8 @@ pub struct Nemesis {
 }
 
 impl Nemesis {
-    /// All faults that keys survive, on one master at a time, with delays of up to 100 ms each
-    /// way and clocks that are never wrong by more than 50 ms.
+    /// Creates a plan of all faults that keys survive, on one master at a time, with delays of up
+    /// to 100 ms each way and clocks that are never wrong by more than 50 ms.
     pub fn new(seed: u64) -> Self {
         use Fault::{
             ClockStep, Delay, Kill, LoseReplies, LoseRequests, Partition, Pause, SwizzleClog,
@@ -103,28 +103,28 @@ impl Nemesis {
         self
     }
 
-    /// How many masters are in trouble at one time.
+    /// Sets the maximum number of masters with a fault at the same time.
     #[must_use]
     pub fn at_most(mut self, nodes: usize) -> Self {
         self.at_most = nodes;
         self
     }
 
-    /// The longest delay each way.
+    /// Sets the longest delay each way.
     #[must_use]
     pub fn delay_max(mut self, delay: Duration) -> Self {
         self.delay_max = delay;
         self
     }
 
-    /// How far a clock may be from where it was at any other time.
+    /// Sets the largest difference between the errors of one clock at two times.
     #[must_use]
     pub fn clock_step_max(mut self, step: Duration) -> Self {
         self.clock_step_max = step;
         self
     }
 
-    /// The whole campaign, in the order of time. Every fault that begins also ends.
+    /// Returns the steps of the whole plan, in order of time. Every fault that begins also ends.
     pub fn plan(&self, nodes: usize, clients: usize, length: Duration) -> Vec<Step> {
         let mut plan = Plan {
             rng: StdRng::seed_from_u64(self.seed),

@@ -1,4 +1,4 @@
-//! `SimNode`: a simulated master behind the [`Node`] seam, with a switch for every fault.
+//! `SimNode`: a simulated master that implements [`Node`], with a switch for every fault.
 
 use std::fmt;
 use std::future::pending;
@@ -16,23 +16,23 @@ use super::data::Data;
 use super::master::Executed;
 use super::world::{Outbox, World};
 
-/// One simulated Redis master, as one client of it sees it.
+/// One simulated Redis master, as one client sees it.
 ///
-/// Without delays it answers before [`Node::submit`] returns, inside or outside of a runtime.
-/// With delays it needs a runtime; they are as exact as tokio's timer, which counts whole
-/// milliseconds. It answers without being driven: [`Node::drive`] only reports events, the present
-/// state of the connection at once.
+/// Without delays, it answers before [`Node::submit`] returns, inside or outside a runtime. With
+/// delays, it needs a runtime, and the delays are as exact as tokio's timer, which has a resolution
+/// of one millisecond. It answers without being driven. [`Node::drive`] only reports events, and
+/// reports the present state of the connection immediately.
 ///
-/// *Network* faults (delays, losses, partition) belong to this client alone. *Server* faults
-/// (hold, down, restart, flush, clock, errors) and the keys are the same for all clients of the
-/// master; [`SimNode::another_client`] makes a second one.
+/// *Network* faults (delays, losses, partition) affect only this client. *Server* faults (hold,
+/// down, restart, flush, clock, errors) and the keys are the same for all clients of the master.
+/// [`SimNode::another_client`] creates a second client.
 ///
-/// Changes of watched keys are pushed as a real server does, but that a key which has expired is
-/// pushed only when a request comes upon it.
+/// Changes of watched keys are pushed as by a real server, except that the expiry of a key is
+/// pushed only when a request finds it.
 ///
-/// A connection that breaks answers all its requests with *unknown*. What was already on its way is
-/// carried out or not, by the seed, but in order, and never after something that was submitted on
-/// the next connection.
+/// When a connection breaks, all its requests are answered with *unknown*. The seed decides which
+/// of the requests on their way are executed. They keep their order, and never follow a request
+/// that was submitted on the next connection.
 pub struct SimNode {
     name: String,
     world: Arc<Mutex<World>>,
@@ -40,29 +40,30 @@ pub struct SimNode {
 }
 
 impl SimNode {
-    /// An empty master that shows the time of `clock` and makes its random choices from `seed`.
+    /// Creates an empty master that shows the time of `clock` and makes its random choices from
+    /// `seed`.
     pub fn new(name: impl Into<String>, seed: u64, clock: Clock) -> Arc<Self> {
         let mut world = World::new(clock, seed);
         let link = world.connect();
         Arc::new(Self { name: name.into(), world: Arc::new(Mutex::new(world)), link })
     }
 
-    /// The master over another connection, with network faults of its own.
+    /// Returns the master over another connection, with its own network faults.
     #[must_use]
     pub fn another_client(&self) -> Arc<Self> {
         self.alias(self.name.clone())
     }
 
-    /// The master under a second address: two masters with one `run_id`, which must count once. Its
-    /// connection and network faults are its own.
+    /// Returns the master under a second address: two nodes with one `run_id`, of which only one
+    /// may vote. The alias has its own connection and network faults.
     #[must_use]
     pub fn alias(&self, name: impl Into<String>) -> Arc<Self> {
         let link = self.world().connect();
         Arc::new(Self { name: name.into(), world: self.world.clone(), link })
     }
 
-    /// How long requests and replies take on their way from now on. Default zero for both.
-    /// Whatever is drawn, nothing overtakes on one connection.
+    /// Sets how long requests and replies take from now on. Both default to zero. Messages on one
+    /// connection keep their order, whatever delays are drawn.
     pub fn delay(&self, requests: RangeInclusive<Duration>, replies: RangeInclusive<Duration>) {
         self.change(|world, link, _| {
             world.links[link].request_delay = requests;
@@ -70,8 +71,8 @@ impl SimNode {
         });
     }
 
-    /// Whether requests vanish on their way. Setting it back makes a new connection, as a client
-    /// does after a while of silence.
+    /// Sets whether requests are lost. Setting it back makes a new connection, as a client does
+    /// after a period of silence.
     pub fn lose_requests(&self, lose: bool) {
         self.change(|world, link, outbox| {
             if std::mem::replace(&mut world.links[link].lose_requests, lose) && !lose {
@@ -80,8 +81,8 @@ impl SimNode {
         });
     }
 
-    /// Whether replies vanish on their way, so that no client learns the outcome. Setting it back
-    /// makes a new connection, as a client does after a while of silence.
+    /// Sets whether replies are lost, so that no client learns the outcome. Setting it back makes a
+    /// new connection, as a client does after a period of silence.
     pub fn lose_replies(&self, lose: bool) {
         self.change(|world, link, outbox| {
             if std::mem::replace(&mut world.links[link].lose_replies, lose) && !lose {
@@ -90,7 +91,7 @@ impl SimNode {
         });
     }
 
-    /// Breaks the connection; there is no new one before [`SimNode::heal`].
+    /// Breaks the connection. There is no new one before [`SimNode::heal`].
     pub fn partition(&self) {
         self.change(|world, link, outbox| {
             world.links[link].partitioned = true;
@@ -103,18 +104,17 @@ impl SimNode {
         self.change(|world, link, _| world.links[link].partitioned = false);
     }
 
-    /// Stops the server process as `SIGSTOP` does: requests wait, its clock goes on.
+    /// Stops the server process as `SIGSTOP` does: requests wait, and its clock continues.
     pub fn hold(&self) {
         self.change(|world, _, _| world.held = true);
     }
 
-    /// Lets a held server process go on with what has been waiting.
+    /// Continues a held server process, which then handles the waiting requests.
     pub fn release(&self) {
         self.change(|world, _, _| world.held = false);
     }
 
-    /// The server does not listen any more: connections break, and new ones are refused. The keys
-    /// stay.
+    /// Stops listening: connections break, and new ones are refused. The keys remain.
     pub fn down(&self) {
         self.change(|world, _, outbox| {
             world.listening = false;
@@ -122,8 +122,8 @@ impl SimNode {
         });
     }
 
-    /// The process listens again without a restart. For a new one use
-    /// [`SimNode::crash_and_restart`] before.
+    /// Listens again without a restart. For a new process, call [`SimNode::crash_and_restart`]
+    /// first.
     pub fn up(&self) {
         self.change(|world, _, _| world.listening = true);
     }
@@ -134,8 +134,8 @@ impl SimNode {
         self.change(|world, _, outbox| world.restart(keep_data, outbox));
     }
 
-    /// Whether the server pushes changes of keys, as it does by default. Otherwise it is like one
-    /// before 6.0. All connections are made again.
+    /// Sets whether the server pushes changes of keys, as it does by default. Without it, the
+    /// server behaves like Redis before 6.0. All connections are made again.
     pub fn set_tracking(&self, tracks: bool) {
         self.change(|world, _, outbox| {
             world.facts.tracks = tracks;
@@ -144,8 +144,8 @@ impl SimNode {
         });
     }
 
-    /// Whether this client has a quarantine, as it does by default. Its ballots go to another set
-    /// otherwise.
+    /// Sets whether this client has a quarantine, as it does by default. Without it, its ballots go
+    /// to another set.
     pub fn set_quarantine(&self, on: bool) {
         self.change(|world, link, _| world.links[link].has_quarantine = on);
     }
@@ -170,7 +170,7 @@ impl SimNode {
         });
     }
 
-    /// How many tickets wait in a queue now: see [`SharedQueue::key_of`].
+    /// Returns how many tickets wait in a queue now: see [`SharedQueue::key_of`].
     ///
     /// [`SharedQueue::key_of`]: redlock_core::SharedQueue::key_of
     pub fn waiters(&self, queue: impl AsRef<[u8]>) -> u32 {
@@ -190,7 +190,7 @@ impl SimNode {
         self.change(|world, _, _| world.master.flush());
     }
 
-    /// Tells all clients that its data may be gone while it is all there, as a server does when
+    /// Reports to all clients that the data may be lost although it is not, as a server does when
     /// another database is flushed.
     pub fn flush_another_database(&self) {
         self.change(|world, _, _| world.master.changes.push(None));
@@ -207,7 +207,7 @@ impl SimNode {
         self.change(|world, _, _| world.master.clock.step(millis));
     }
 
-    /// How fast the master's clock runs from now on; 1.0 is right.
+    /// Sets how fast the master's clock runs from now on. 1.0 is correct.
     pub fn set_clock_rate(&self, rate: f64) {
         self.change(|world, _, _| {
             let now = world.clock.now();
@@ -229,7 +229,7 @@ impl SimNode {
         });
     }
 
-    /// Sets a key that is no string for `px` milliseconds, over any holder.
+    /// Sets a key that is not a string for `px` milliseconds, over any holder.
     pub fn put_other_type(&self, key: impl AsRef<[u8]>, px: u64) {
         self.change(|world, _, _| {
             let now = world.clock.now();
@@ -237,29 +237,29 @@ impl SimNode {
         });
     }
 
-    /// The value of a key that is alive now, on the master's own clock.
+    /// Returns the value of a key, unless it has expired by the master's own clock.
     pub fn holder(&self, key: impl AsRef<[u8]>) -> Option<String> {
         let world = self.world();
         let value = world.master.holder(world.clock.now(), key.as_ref())?;
         Some(String::from_utf8_lossy(value).into_owned())
     }
 
-    /// How many keys are alive now, on the master's own clock.
+    /// Returns the number of keys that have not expired by the master's own clock.
     pub fn keys(&self) -> usize {
         let world = self.world();
         world.master.count(world.clock.now())
     }
 
-    /// Everything the master has carried out so far, in order, for all clients.
+    /// Returns everything the master has executed so far, in order, for all clients.
     pub fn log(&self) -> Vec<Executed> {
         self.world().master.log.clone()
     }
 
-    /// Admits the master as `redlock init` does, whatever it has: see
+    /// Admits the master as `redlock init` does, whatever its data: see
     /// [`Init`](redlock_core::admission::Init). The score of all its members is 31.
     ///
     /// # Panics
-    /// Where clients without quarantine have written to it.
+    /// Panics if clients without a quarantine have written to it.
     pub fn init(&self, max_ttl: Duration) {
         self.init_into(max_ttl, None);
     }
@@ -293,13 +293,13 @@ impl SimNode {
         });
     }
 
-    /// The master's data of admission.
+    /// Returns the master's admission data.
     pub fn data(&self) -> Data {
         self.world().master.data.clone()
     }
 
-    /// Changes what the master keeps of admission behind the back of all clients: an old snapshot
-    /// is set, or a ballot set is deleted. Nothing is pushed.
+    /// Changes the master's admission data without notifying any client, for example to restore an
+    /// old snapshot or delete a ballot set. Nothing is pushed.
     pub fn edit_data(&self, edit: impl FnOnce(&mut Data)) {
         self.change(|world, _, _| edit(&mut world.master.data));
     }
@@ -377,7 +377,7 @@ impl Driven {
     }
 }
 
-/// A node that is not driven any more ends its connection; the next use makes a new one.
+/// A node that is no longer driven ends its connection. The next use makes a new one.
 impl Drop for Driven {
     fn drop(&mut self) {
         self.node.change(|world, link, outbox| {
@@ -392,7 +392,7 @@ impl Drop for Driven {
     }
 }
 
-/// Changes the world, lets happen what is due, casts and reports it, and sets the timer.
+/// Changes the world, processes everything that is due, casts and reports it, and sets the timer.
 fn change_world(world: &Arc<Mutex<World>>, change: impl FnOnce(&mut World, &mut Outbox)) {
     let mut outbox = Outbox::default();
     let mut locked = world.lock().unwrap_or_else(PoisonError::into_inner);

@@ -9,7 +9,7 @@ use redlock_core::{
 use super::meeting::Meeting;
 use super::tickets::Tickets;
 
-/// The value of a key; `None` is something that is no string.
+/// The value of a key. The inner `None` means that it is not a string.
 type Found = Option<Vec<u8>>;
 
 fn is(found: &Found, value: &str) -> bool {
@@ -84,7 +84,8 @@ impl Tickets {
             && !is_free
             && let Some(next) = self.first(master, None)
         {
-            // The first alone watches the key: a holder that knows of nobody calls nobody.
+            // Only the first waiter watches the key. A holder that knows of no waiter notifies
+            // none.
             master.tell(next, Call::Next);
         }
         left(is_ours, self.len())
@@ -107,7 +108,7 @@ impl Tickets {
         Answer::granted().with_queued(Queued { waiters: self.len(), rank: None })
     }
 
-    /// The first that listens, or is `own`; those before it are dropped.
+    /// Returns the first ticket that listens, or is `own`. Drops the tickets before it.
     fn first(&mut self, master: &Meeting<'_>, own: Option<QueueTicket>) -> Option<QueueTicket> {
         for _ in 0..SharedQueue::DROPS_MAX {
             let (_, ticket) = *self.waiting.first()?;

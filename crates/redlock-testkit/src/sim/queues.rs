@@ -36,8 +36,8 @@ impl Master {
         answer
     }
 
-    /// The key of the queue belongs to something else. An exit deletes its own key all the same, and
-    /// reports that one waits.
+    /// The key of the queue belongs to another program. An exit still deletes its own key, and
+    /// reports that one client waits.
     fn queue_of_another_type(&mut self, op: &Op) -> Answer {
         const ERROR: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
         if op.entry().is_some() {

@@ -5,7 +5,8 @@ use redlock_core::{QueueTicket, SharedQueue};
 /// The tickets of one queue: a sorted set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Tickets {
-    /// Since when each waits, by the master's clock in microseconds. Who waited longest is first.
+    /// The waiting tickets, the oldest first, each with the time of its entry by the master's clock
+    /// in microseconds.
     pub(super) waiting: Vec<(i64, QueueTicket)>,
     /// When the set expires, by the master's clock in microseconds.
     ends_at: i64,

@@ -18,7 +18,7 @@ pub(super) struct Outbox(Vec<Message>);
 
 enum Message {
     Vote(VoteSlot, Answer),
-    /// A slot that is dropped, which reports that there was no answer.
+    /// A slot to drop, which reports that there was no answer.
     Unanswered(VoteSlot),
     Event(Events, NodeEvent),
 }
@@ -53,7 +53,7 @@ pub(super) struct World {
     pub(super) held: bool,
     /// The server listens at the address.
     pub(super) listening: bool,
-    /// What the server process reports about itself.
+    /// The facts that the server process reports about itself.
     pub(super) facts: Facts,
     /// The task that wakes the world up next, and when.
     pub(super) timer: Option<(Instant, JoinHandle<()>)>,
@@ -76,13 +76,13 @@ impl World {
         }
     }
 
-    /// A further connection; returns its number.
+    /// Creates another connection, and returns its number.
     pub(super) fn connect(&mut self) -> usize {
         self.links.push(Link::new());
         self.links.len() - 1
     }
 
-    /// Why there is no connection; `None` when there is one.
+    /// Returns the reason for a missing connection. `None` if there is one.
     pub(super) fn obstacle(&self, link: usize) -> Option<Cause> {
         match &self.links[link] {
             link if link.connected => None,
@@ -115,7 +115,7 @@ impl World {
         }
     }
 
-    /// Ends a connection: what is unanswered is *unknown* before the end is reported.
+    /// Ends a connection. Unanswered requests become *unknown* before the end is reported.
     pub(super) fn cut(&mut self, at: usize, outbox: &mut Outbox) {
         let was_connected = self.links[at].connected;
         let unanswered = self.links[at].cut(&mut self.rng);
@@ -136,7 +136,7 @@ impl World {
         (0..self.links.len()).for_each(|link| self.cut(link, outbox));
     }
 
-    /// The process ends, and another takes its place.
+    /// Replaces the process with a new one.
     pub(super) fn restart(&mut self, keep_data: bool, outbox: &mut Outbox) {
         self.held = false;
         self.cut_all(outbox);
@@ -209,13 +209,14 @@ impl World {
     }
 
     fn carry_out_op(&mut self, at: usize, op: &Op, set: Set, slot: Option<VoteSlot>, now: Instant) {
-        // A late request came over a connection that is closed: its ticket has no listener.
+        // A late request arrives over a closed connection, so its ticket has no listener.
         if let Some(entry) = op.entry().filter(|_| slot.is_some()) {
             self.links[at].listens_for = Some(entry.queue.ticket());
         }
         let listening: Vec<_> = self.links.iter().filter_map(|link| link.listens_for).collect();
         let answer = self.master.execute(now, op, set, self.facts.role, &listening);
-        // Servers differ in whether one that calls itself hears it before the reply, or behind it.
+        // Servers differ in whether a client that notifies itself receives the notification before
+        // or after the reply.
         if !self.master.calls.is_empty() && self.rng.random() {
             self.call(now);
         }
@@ -260,8 +261,8 @@ impl World {
         self.cut_all(outbox);
     }
 
-    /// Pushes what has changed, behind the reply to the request that has changed it. A process that
-    /// is stopped does so later.
+    /// Pushes changes after the reply to the request that caused them. A stopped process pushes
+    /// them later.
     fn push_changes(&mut self, now: Instant) {
         if self.held {
             return;
@@ -273,13 +274,13 @@ impl World {
         }
     }
 
-    /// Whether a connection is made at once where there is none.
+    /// Returns `true` if a missing connection is made immediately.
     fn connects(&self, at: usize) -> bool {
         !self.held && self.listening && self.links[at].passable()
     }
 
-    /// Makes connections where that is possible. What is left of the one before arrives now or
-    /// never: nothing of it may follow what is submitted on the new one.
+    /// Makes connections if possible. Messages of the previous connection arrive now or never,
+    /// because none of them may follow a request that is submitted on the new connection.
     fn reconnect(&mut self, now: Instant, outbox: &mut Outbox) {
         for at in 0..self.links.len() {
             if !self.links[at].connected && self.connects(at) {

@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn ignored_options_are_not_listed_but_accepted() {
-        for (name, ignored) in [("status", "--label"), ("doctor", "-q"), ("dev", "--node URL")] {
+        for (name, ignored) in [("status", "--label"), ("doctor", ", -q"), ("dev", "--node URL")] {
             let text = help(name);
             let from = text.find("Global options").unwrap();
             let listed = text[from..].split("\n\n").next().unwrap();

@@ -103,7 +103,8 @@ impl World {
             Some(Broken::ReaddedCounts) => Kind::Readd,
             _ => Kind::Extend(0),
         };
-        let mut renewal = Request { kind, ..first };
+        // A renewal carries no ballot: only the SET did.
+        let mut renewal = Request { kind, ballot: 0, ..first };
         let reply = self.masters[master].execute(part, resource, &mut renewal, now);
         if matches!(reply, Some(Reply::Granted | Reply::Score(_))) {
             self.contenders[own].links[master][0].sent = sent;

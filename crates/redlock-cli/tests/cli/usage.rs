@@ -63,7 +63,7 @@ fn help_and_version_end_with_0() {
 fn options_about_masters_stand_in_the_help_of_commands_that_ask_masters() {
     for command in ["run", "acquire", "extend", "release", "status", "init", "doctor"] {
         let help = ask([command, "--help"]);
-        for option in ["--node ", "--tls-ca", "--label", "REDLOCK_PREFIX", "--quiet"] {
+        for option in ["--node URL", "--tls-ca FILE", "--prefix TEXT", "Global options"] {
             assert!(help.success().contains(option), "{command}: {option}");
         }
     }

@@ -53,7 +53,7 @@ fn in_turn(arena: &Arena, masters: usize, flavour: Flavour, rows: &mut Rows) -> 
     svg::latencies(&format!("acquire-{masters}-{}", flavour.name()), &case, &race)
 }
 
-/// The same for criterion, which compares a commit with the one before.
+/// The same for criterion, which compares a commit with the previous one.
 fn one_by_one(criterion: &mut Criterion, arena: &Arena, masters: usize, flavour: Flavour) {
     let mut group = criterion.benchmark_group(format!("acquire+release/{}", flavour.name()));
     for who in Who::ALL {

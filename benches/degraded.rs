@@ -15,7 +15,7 @@ use support::{Arena, Flavour, Race, Who, svg};
 const ROUNDS: usize = 9;
 const DELAY: Duration = Duration::from_millis(5);
 
-/// What is wrong with the first masters, and with how many of them.
+/// The fault of the first masters, and their number.
 #[derive(Clone, Copy)]
 enum Fault {
     Paused(usize),
@@ -56,7 +56,7 @@ fn main() -> anyhow::Result<()> {
     round_trips(&masters)
 }
 
-/// With every master 5 ms away, the time shows how many round trips were waited for.
+/// With every master 5 ms away, the time shows the number of round trips.
 fn round_trips(masters: &Masters) -> anyhow::Result<()> {
     let mut rows = Rows::begin("round trips", RATIOS)?;
     let arena = Arena::new(Flavour::CurrentThread, &masters.proxies.names())?;
@@ -78,7 +78,7 @@ impl Masters {
     fn race(&self, fault: Fault) -> anyhow::Result<(Race, Race)> {
         let (mut healthy, mut degraded) = (Race::default(), Race::default());
         for _ in 0..ROUNDS {
-            // Proxies take time of their own, so they are there only where they are needed.
+            // Proxies add latency, so they are used only if necessary.
             let names = match fault {
                 Fault::Delayed(_) => self.proxies.names(),
                 _ => self.servers.iter().map(|server| server.name()).collect(),
@@ -86,7 +86,7 @@ impl Masters {
             let arena = Arena::new(Flavour::CurrentThread, &names)?;
             one_each(&arena, &mut healthy, Duration::from_millis(150))?;
             self.begin(fault)?;
-            // Who waits for a silent master gets one lock done in this time.
+            // A client that waits for a silent master completes one lock in this time.
             one_each(&arena, &mut degraded, Duration::from_millis(300))?;
             drop(arena);
             self.end(fault)?;
@@ -121,11 +121,11 @@ impl Masters {
             }
             Fault::Delayed(count) => self.proxies.delay(count, Duration::ZERO),
         }
-        // What was sent to a paused master it does first.
+        // A paused master first executes the requests in its buffers.
         sleep(Duration::from_millis(300));
         for server in self.servers.iter() {
             server.command(&["FLUSHALL"])?;
-            // Nobody holds a lock any more: it votes at once all the same.
+            // No lock is held any longer, so the master may vote immediately.
             server.init()?;
         }
         // A handle looks once a second after masters that do not vote.

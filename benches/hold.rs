@@ -1,4 +1,4 @@
-//! What held locks cost: memory, CPU with their extensions, and allocations a lock.
+//! The cost of held locks: memory, CPU with their extensions, and allocations per lock.
 
 mod support;
 
@@ -15,7 +15,7 @@ use support::floor::Floor;
 use support::stats::{RATIOS, Rows, Stop, cpu};
 use support::{Arena, Flavour, Key, Who};
 
-// Counting costs every allocation some nanoseconds, so it is done in this bench alone.
+// Counting costs every allocation some nanoseconds, so only this bench does it.
 #[global_allocator]
 static COUNTING: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
@@ -49,13 +49,13 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Nobody holds a lock any more: the master votes at once all the same.
+/// No lock is held any longer, so the master may vote immediately.
 fn empty(server: &RedisServer) -> anyhow::Result<()> {
     server.command(&["FLUSHALL"])?;
     server.init()
 }
 
-/// What one held lock costs.
+/// The cost of one held lock.
 struct Cost {
     /// Bytes while nothing is being done.
     bytes: f64,
@@ -135,8 +135,8 @@ fn extend_raw(arena: &Arena, names: &[String], locks: usize) -> anyhow::Result<f
     })
 }
 
-/// Acquires `locks` locks, some at a time, each on a key of its own that begins with `mark`: the
-/// keys that another has left are not in the way.
+/// Acquires `locks` locks, some at a time, each on its own key that begins with `mark`, so that the
+/// keys of other clients do not interfere.
 async fn gather<T, F>(
     mark: char,
     locks: usize,

@@ -1,4 +1,4 @@
-//! What recipes add to the locks that they are made of.
+//! The cost of recipes in addition to their locks.
 
 #![allow(clippy::expect_used, reason = "criterion's closures cannot fail otherwise")]
 
@@ -26,13 +26,13 @@ fn reentry(criterion: &mut Criterion) {
     assert_eq!(redlock.stats().attempts, before.attempts, "nothing is acquired by a re-entry");
     runtime.block_on(async {
         outermost.release().await.expect("the masters are there");
-        // Nothing is left that would be waited for.
+        // It is idle, so this does not wait.
         let _ = redlock.shutdown(Duration::from_secs(1)).await;
     });
 }
 
-/// So many keys that are free, locked together and released. A round trip each would make the time
-/// grow with their number from the first; and each costs every master one `SET`.
+/// Free keys that are locked together and released. With one round trip per key, the time would
+/// grow from the first key on. Each key costs every master one `SET`.
 fn sets(criterion: &mut Criterion) {
     let masters = RedisServers::start(5).expect("masters can be started");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime can be built");

@@ -1,4 +1,4 @@
-//! Locks a second: 1, 16, 64 and 256 tasks on keys of their own, five masters.
+//! Locks per second: 1, 16, 64 and 256 tasks on separate keys, five masters.
 
 mod support;
 
@@ -25,7 +25,7 @@ fn main() -> anyhow::Result<()> {
     draw(&lines)
 }
 
-/// One number of tasks; returns locks a second, by contestant and round.
+/// Runs one number of tasks. Returns locks per second, by contestant and round.
 fn case(
     names: &[String],
     tasks: usize,

@@ -13,7 +13,7 @@ use super::ring;
 pub const KEY: &str = "contended";
 const TTL: Duration = Duration::from_secs(10);
 
-/// With what a contender asks for the lock.
+/// The lock implementation of a contender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     /// This library.
@@ -41,7 +41,7 @@ impl Who {
     }
 }
 
-/// What a contender is to do. It travels as the words of a variable.
+/// The task of a contender, passed in an environment variable.
 #[derive(Clone, Copy, Debug)]
 pub struct Orders {
     pub who: Who,
@@ -98,7 +98,7 @@ pub fn contend(orders: &str) -> anyhow::Result<()> {
             Who::NoQueue => {
                 run(Redlock::builder().nodes(masters).queue(false).build()?, orders).await
             }
-            // Masters that push nothing vote without ballots only where there is no quarantine.
+            // Masters without pushes vote without ballots only if there is no quarantine.
             Who::Polling => {
                 let builder = Redlock::builder().nodes(masters).prefix("polling:").fencing(false);
                 run(builder.quarantine(Quarantine::Off).build()?, orders).await
@@ -121,7 +121,7 @@ fn print(holds: &[Hold]) -> anyhow::Result<()> {
 trait Waiter: Clone + 'static {
     /// Connects.
     async fn warm(&self);
-    /// Waits for the key, and returns what gives it back.
+    /// Waits for the key, and returns a function that releases it.
     async fn hold(&self) -> anyhow::Result<impl AsyncFnOnce()>;
 }
 
@@ -132,7 +132,7 @@ impl Waiter for Redlock {
 
     async fn hold(&self) -> anyhow::Result<impl AsyncFnOnce()> {
         let guard = self.lock(KEY).ttl(TTL).wait_forever().await?;
-        // A release that is not confirmed in time goes on by itself.
+        // An unconfirmed release continues by itself.
         Ok(async move || drop(guard.release().await))
     }
 }
@@ -145,7 +145,7 @@ impl Waiter for LockManager {
     }
 
     async fn hold(&self) -> anyhow::Result<impl AsyncFnOnce()> {
-        // It gives up after some tries; it is asked again as a loop of its user would.
+        // It gives up after some tries, so this loop retries as a user's loop would.
         let held = loop {
             if let Ok(held) = self.lock(KEY.as_bytes(), TTL).await {
                 break held;

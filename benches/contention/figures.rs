@@ -1,4 +1,4 @@
-//! What contenders say of their locks, and the figures that come of it.
+//! The contenders' reports about their locks, and the derived figures.
 
 /// One lock, in microseconds of the clock that all processes share.
 #[derive(Clone, Copy)]
@@ -28,7 +28,7 @@ impl std::fmt::Display for Hold {
     }
 }
 
-/// What a round has shown, in this order.
+/// The figures of a round, in this order.
 pub const NAMES: [&str; FIGURES] = [
     "locks a second",
     "smallest share",
@@ -45,14 +45,14 @@ const FIGURES: usize = 10;
 /// The name of the requests for each lock.
 pub const REQUESTS: &str = "requests a lock";
 
-/// Who asks within this time of another one may be served before it: both are on their way.
+/// Two requests within this time may be served in either order, because both are on their way.
 const AT_ONCE_US: u64 = 5_000;
 
 /// The figures of one round.
 pub type Figures = [f64; FIGURES];
 
-/// The figures of one round of `contenders` that was over at `end`, for which the masters used so
-/// many seconds of CPU.
+/// Returns the figures of one round of `contenders` that ended at `end`, in which the masters used
+/// `cpu` seconds of CPU.
 pub fn figures(mut holds: Vec<Hold>, contenders: usize, end: u64, cpu: f64) -> Figures {
     let cpu = cpu * 1e6 / holds.len() as f64;
     holds.retain(|hold| hold.released <= end);
@@ -76,8 +76,8 @@ pub fn figures(mut holds: Vec<Hold>, contenders: usize, end: u64, cpu: f64) -> F
     ]
 }
 
-/// How long each would have waited if all were served in the order in which they asked: for those
-/// that held or waited when it asked, as long as each of them takes by the median.
+/// Returns how long each lock would have taken if all were served in order of request: the median
+/// time per lock, for each contender that held or waited at the time of the request.
 fn waits_in_order(holds: &[Hold]) -> Vec<u64> {
     let mut turns: Vec<u64> =
         holds.windows(2).map(|pair| pair[1].granted.saturating_sub(pair[0].granted)).collect();
@@ -90,13 +90,13 @@ fn waits_in_order(holds: &[Hold]) -> Vec<u64> {
     holds.iter().map(wait).collect()
 }
 
-/// How many locks of others that asked clearly later were acquired before each lock.
+/// Returns how many locks with clearly later requests were acquired before each lock.
 fn overtaken(holds: &[Hold], contenders: usize) -> Vec<u64> {
     let overtook = |place: usize, hold: &Hold| {
         let before = holds[..place].iter().rev().take_while(|it| it.granted > hold.asked);
         before.filter(|it| it.asked > hold.asked + AT_ONCE_US).count() as u64
     };
-    // Where tasks of one process hand a lease on among them, the order is another.
+    // If tasks of one process pass a lease on, the order differs.
     match contenders <= 64 {
         true => holds.iter().enumerate().map(|(place, hold)| overtook(place, hold)).collect(),
         false => Vec::new(),

@@ -1,7 +1,8 @@
 //! Many contenders for one key: tasks of one process, and processes.
 //!
-//! Contestants in turn, each round on masters of its own: this library, the same on masters that
-//! push nothing (so it polls), `rslock`, and the floor, whose contenders know whose turn it is.
+//! The contestants run in turn, each round on separate masters: this library, this library on
+//! masters without pushes (so it polls), `rslock`, and the floor, whose contenders know whose turn
+//! it is.
 
 // Modules of a program, and no library.
 #![allow(unreachable_pub)]
@@ -29,7 +30,7 @@ use requests::Count;
 use support::stats::median;
 use turns::Turns;
 
-/// Who contends, for how long it holds, and what goes wrong.
+/// The contenders, how long they hold the lock, and the fault.
 #[derive(Clone, Copy)]
 struct Case {
     processes: usize,
@@ -38,7 +39,7 @@ struct Case {
     hold_us: u64,
     life: Life,
     trouble: Trouble,
-    /// The clients of the second half of the processes, where they are others.
+    /// The clients of the second half of the processes, if they differ.
     beside: Option<Who>,
 }
 
@@ -161,7 +162,8 @@ impl Contestant {
 }
 
 impl Case {
-    /// Arguments that are no options name the cases by a part of their names. `$` is their end.
+    /// Returns `true` if the arguments select this case. Arguments that are not options are parts
+    /// of the names of cases, and `$` is the end of a name.
     fn is_wanted(&self) -> bool {
         let mut parts = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).peekable();
         let is_any = parts.peek().is_none();
@@ -186,7 +188,7 @@ impl Case {
         let is_plain = self.trouble == Trouble::None && self.life == Life::Long;
         match who {
             _ if self.beside.is_some() => who == Contestant::Client(Who::Redlock),
-            // What the queue costs where nobody waits: nothing but the last step of a release.
+            // The cost of the queue without waiters is only the last step of a release.
             Contestant::Client(Who::NoQueue) => self.contenders() == 1,
             Contestant::Floor => is_plain,
             Contestant::Client(Who::Rslock) => is_plain && self.tasks < 1_000,
@@ -209,8 +211,8 @@ impl Case {
         Ok(figures::figures(holds, self.contenders(), times.1, cpu))
     }
 
-    /// Requests for each lock, in a round of its own: masters that report each command to a
-    /// monitor are slower.
+    /// Returns the number of requests per lock, from a separate round, because masters that report
+    /// each command to a monitor are slower.
     fn requests(&self, who: Contestant) -> anyhow::Result<f64> {
         let servers = RedisServers::start(5)?;
         let count = Count::begin(&servers)?;
@@ -283,7 +285,7 @@ impl Case {
         }
         let middle = begin.midpoint(end).saturating_sub(micros());
         thread::sleep(Duration::from_micros(middle));
-        // Contenders look at the meeting point, and ask it first.
+        // Contenders look at the meeting point, and query it first.
         let mut by_load: Vec<_> = (0..servers.len()).collect();
         let loads: Vec<u64> =
             servers.iter().map(requests::commands).collect::<anyhow::Result<_>>()?;
@@ -305,7 +307,7 @@ fn times(seconds: u64) -> (u64, u64) {
     (begin, begin + seconds * 1_000_000)
 }
 
-/// Processes that contend one after the other until the end; a long one is the only one.
+/// Runs processes that contend one after the other until the end. A long process is the only one.
 fn chain(orders: Orders, urls: &str) -> anyhow::Result<Vec<Hold>> {
     let mut holds = Vec::new();
     loop {
@@ -332,7 +334,7 @@ fn output(mut child: Child) -> anyhow::Result<Vec<Hold>> {
     Ok(holds)
 }
 
-/// The masters, for a user that may have changes pushed, or may not.
+/// Returns the URLs of the masters, for a user with or without the right to pushes.
 fn urls(who: Who, servers: &RedisServers) -> anyhow::Result<String> {
     if who == Who::Ring {
         let names: Vec<String> = servers.iter().map(RedisServer::name).collect();

@@ -1,5 +1,5 @@
-//! How many requests masters get from clients. What their scripts call is no request, although
-//! `INFO commandstats` counts it, so a monitor reads each command.
+//! How many requests masters receive from clients. `INFO commandstats` also includes commands of
+//! scripts, so a monitor reads each command instead.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -8,8 +8,8 @@ use std::thread::{self, JoinHandle};
 use anyhow::Context;
 use redlock_testkit::{RedisServer, RedisServers};
 
-/// What locks are made of: of the two commands of a ballot this is the second one. The rest is of
-/// connections, and of admission.
+/// The commands of locks: of the two commands of a ballot, this is the second one. All other
+/// commands belong to connections and to admission.
 const OF_LOCKS: [&str; 8] =
     ["set", "get", "eval", "evalsha", "eval_ro", "evalsha_ro", "delex", "delifeq"];
 
@@ -21,8 +21,8 @@ impl Count {
         Ok(Self(servers.iter().map(monitor).collect::<anyhow::Result<_>>()?))
     }
 
-    /// Ends the masters, and returns how many requests there were since this instant, in
-    /// microseconds: contenders are connected then.
+    /// Stops the masters, and returns how many requests there were since this instant, in
+    /// microseconds, when all contenders were connected.
     pub fn end(self, servers: RedisServers, since: u64) -> anyhow::Result<usize> {
         drop(servers);
         let requests = self.0.into_iter().map(|monitor| {
@@ -56,12 +56,12 @@ fn request(line: &str) -> Option<u64> {
     (caller != "lua]" && (is_look || is_of_locks)).then(|| at.parse().ok())?
 }
 
-/// How many commands the master has carried out since it began.
+/// Returns how many commands the master has executed since its start.
 pub fn commands(server: &RedisServer) -> anyhow::Result<u64> {
     Ok(info(server, "stats", "total_commands_processed")? as u64)
 }
 
-/// How many seconds of CPU it has used.
+/// Returns the CPU time of the master in seconds.
 pub fn cpu(server: &RedisServer) -> anyhow::Result<f64> {
     Ok(info(server, "cpu", "used_cpu_user")? + info(server, "cpu", "used_cpu_sys")?)
 }

@@ -1,9 +1,10 @@
 //! The floor between processes: contenders that know whose turn it is, each a process with raw
 //! sockets.
 //!
-//! A contender watches the key while the one before it holds it, is woken by the push of the
-//! release, asks the master that pushed and then the others, and releases on all: what a lock
-//! costs that goes from one process to another. Nobody is refused, and nobody chooses a moment.
+//! A contender watches the key while the previous one holds it, is woken by the push of the
+//! release, sends its request to the master that pushed and then to the others, and releases on
+//! all. This is the cost of a lock that passes between processes. No request is refused, and no
+//! contender has to choose a time.
 
 use std::env::temp_dir;
 use std::fs;
@@ -27,7 +28,7 @@ const BALLOTS: &str = "ballots";
 /// One contender.
 struct Contender {
     masters: Vec<Master>,
-    /// Where the one before says that it has the key.
+    /// The socket on which the previous contender reports that it has the key.
     turn: UnixDatagram,
     next: PathBuf,
     digest: String,
@@ -40,7 +41,7 @@ struct Master {
     owed: usize,
 }
 
-/// Where the contender of this number listens. A round is named by its beginning.
+/// Returns the socket of the contender with this number. The start of a round is its name.
 fn place(begin: u64, contender: usize) -> PathBuf {
     temp_dir().join(format!("redlock-ring-{begin}-{contender}"))
 }
@@ -110,7 +111,7 @@ impl Contender {
         Ok(())
     }
 
-    /// Each master gets a ballot behind the request, as a lock with a fencing token has it.
+    /// A ballot to each master follows the request, as for a lock with a fencing token.
     fn acquire(&mut self, token: &str) -> anyhow::Result<()> {
         let set = cmd("SET").arg(KEY).arg(token).arg("NX").arg("PX").arg(PX).clone();
         let ballot = cmd("ZADD").arg(BALLOTS).arg("GT").arg("CH").arg(micros()).arg(KEY).clone();

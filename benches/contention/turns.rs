@@ -1,7 +1,7 @@
 //! The floor within one process: contenders that know whose turn it is, on raw sockets.
 //!
-//! One task plays all of them. It writes what a lock costs in any case, in turn: a release to all
-//! masters, and the next acquire behind it.
+//! One task plays all of them. It writes the unavoidable commands of a lock in turn: a release to
+//! all masters, followed by the next acquire.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -30,8 +30,8 @@ impl Turns {
         Ok(Self { sockets, digest: redis::Script::new(RELEASE).get_hash().to_owned(), sent: 0 })
     }
 
-    /// Hands the lock round until `end`, on the common clock. A contender asks for it as soon as it
-    /// has released it.
+    /// Passes the lock round until `end`, on the common clock. A contender requests it again
+    /// immediately after its release.
     pub async fn run(
         &mut self,
         contenders: usize,

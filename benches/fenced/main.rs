@@ -1,6 +1,6 @@
-//! What a ballot costs: fenced locks beside plain ones, and raw sockets that write the same bytes
-//! beside both, in one run. And how many ballots locks have: each one more than the first costs a
-//! round trip.
+//! The cost of a ballot: fenced and plain locks, and raw sockets that write the same bytes as
+//! either, in one run. Also the number of ballots per lock, because each ballot after the first
+//! costs a round trip.
 
 // Modules of a program, and no library.
 #![allow(unreachable_pub)]
@@ -45,7 +45,7 @@ fn main() -> anyhow::Result<()> {
     race.report(&mut rows, "1 task, masters 1 ms away")
 }
 
-/// Who is measured: the floor and ours, each plain and fenced.
+/// The measured contestants: the floor and ours, each plain and fenced.
 const WHO: [(Who, Mode); 4] = [
     (Who::Ours, Mode::Plain),
     (Who::Ours, Mode::Fenced),
@@ -81,7 +81,7 @@ struct Round {
 
 struct Race([Round; 4]);
 
-/// What is compared, in which unit, and how it is computed from the outcome of a round.
+/// A figure: its name, its unit, and its computation from the outcome of a round.
 type Figure = (&'static str, &'static str, fn(&Outcome) -> f64);
 
 /// Rounds in turn; who is first changes from round to round. The first of all is for warming up.

@@ -19,7 +19,7 @@ const COLUMNS: [&str; 3] =
 const HOUR: i64 = 3_600_000;
 const WAIT: Duration = Duration::from_secs(60);
 
-/// Where locks are acquired: masters and what is wrong with them.
+/// The masters of a case, and their fault.
 struct Case {
     what: &'static str,
     ahead: [i64; MASTERS],
@@ -68,7 +68,7 @@ impl Masters {
     }
 }
 
-/// A busy machine is no fault of a master: an attempt that it delays is not repeated.
+/// A busy machine is not a fault of a master, so a delayed attempt is not repeated.
 fn builder(servers: &[RedisServer]) -> RedlockBuilder {
     let urls = servers.iter().map(RedisServer::url);
     Redlock::builder().nodes(urls).node_timeout(Duration::from_secs(2)).wait(WAIT)
@@ -77,12 +77,12 @@ fn builder(servers: &[RedisServer]) -> RedlockBuilder {
 async fn lock(redlock: &Redlock, key: String) -> anyhow::Result<()> {
     let guard = redlock.lock(key).await?;
     guard.fencing_token().context("a lock without a token")?;
-    // Masters that are slow to acknowledge it are not what is counted.
+    // The measurement excludes masters that are slow to acknowledge it.
     let _ = guard.release().await;
     Ok(())
 }
 
-/// Two clients in turn; nobody ever waits for a lock.
+/// Two clients in turn, without waiting.
 async fn uncontended(case: &Case, rows: &mut Rows) -> anyhow::Result<()> {
     let masters = Masters::start(&case.ahead)?;
     let handles = masters.handles(2)?;
@@ -103,8 +103,8 @@ async fn uncontended(case: &Case, rows: &mut Rows) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The floor of new masters is some seconds ahead of their clocks. Each round is a namespace, with
-/// the client that admitted its masters, and one that comes then.
+/// The floor of new masters is some seconds ahead of their clocks. Each round has its own prefix,
+/// the client that admitted its masters, and a client that connects afterwards.
 async fn behind_init(rows: &mut Rows) -> anyhow::Result<()> {
     const ROUNDS: usize = 20;
     let servers = RedisServers::with(MASTERS, &ServerOptions::new().brand_new())?;
@@ -124,7 +124,7 @@ async fn behind_init(rows: &mut Rows) -> anyhow::Result<()> {
     before.row(&handles, &format!("the first 200 locks behind an init, {ROUNDS} times"), rows)
 }
 
-/// Two clients with 64 tasks each, all with keys of their own: so many locks a second, or as many
+/// Two clients with 64 tasks each, all with separate keys: this many locks per second, or as many
 /// as they can.
 async fn busy(per_second: Option<u32>, rows: &mut Rows) -> anyhow::Result<()> {
     const TASKS: u32 = 64;
@@ -137,7 +137,7 @@ async fn busy(per_second: Option<u32>, rows: &mut Rows) -> anyhow::Result<()> {
         for task in 0..TASKS {
             let redlock = redlock.clone();
             tasks.spawn(async move {
-                // They begin apart, as they go on.
+                // They start at different times, and stay apart.
                 let mut next = tokio::time::Instant::now() + pause * task / TASKS;
                 for nth in 0.. {
                     tokio::time::sleep_until(next).await;
@@ -159,7 +159,7 @@ async fn busy(per_second: Option<u32>, rows: &mut Rows) -> anyhow::Result<()> {
     before.row(&handles, &format!("two clients with 64 tasks each, {rate}"), rows)
 }
 
-/// Clients that want one key, each with a handle of its own.
+/// Clients that contend for one key, each with its own handle.
 async fn contended(contenders: usize, rows: &mut Rows) -> anyhow::Result<()> {
     let masters = Masters::start(&[0; MASTERS])?;
     let handles = masters.handles(contenders)?;
@@ -178,7 +178,7 @@ async fn contended(contenders: usize, rows: &mut Rows) -> anyhow::Result<()> {
     before.row(&handles, &format!("{contenders} clients that want one key"), rows)
 }
 
-/// What some handles had done at some time.
+/// A snapshot of the statistics of several handles.
 struct Count {
     begin: Instant,
     acquired: u64,
@@ -198,7 +198,8 @@ impl Count {
         Self { acquired, further, ..Self::default() }
     }
 
-    /// A lock with two further ballots counts as two: so many had one ballot at least.
+    /// A lock with two further ballots is in both numbers, so this is a lower bound of locks with
+    /// one ballot.
     fn row(&self, handles: &[Redlock], what: &str, rows: &mut Rows) -> anyhow::Result<()> {
         let now = Self::of(handles);
         let (acquired, further) = (now.acquired - self.acquired, now.further - self.further);

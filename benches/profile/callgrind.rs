@@ -1,11 +1,11 @@
-//! What callgrind writes: the instructions of each line of source, by file.
+//! The output of callgrind: the instructions of each source line, by file.
 
 use anyhow::{Context, ensure};
 
 use crate::table::Counts;
 
-/// Reads the costs of the lines themselves. The cost behind a call is that of what was called, and
-/// stands where that is again.
+/// Reads the costs of the lines themselves. The cost after a call belongs to the called function,
+/// and is repeated there.
 pub fn read(text: &str) -> anyhow::Result<Counts> {
     let mut counts = Counts::default();
     let mut place = Place::default();
@@ -29,19 +29,19 @@ pub fn read(text: &str) -> anyhow::Result<Counts> {
     Ok(counts)
 }
 
-/// Where an instruction comes from.
+/// The source of an instruction.
 #[derive(Default)]
 struct Place<'a> {
     object: &'a str,
     /// The file of the function.
     function: &'a str,
-    /// That of the line, which may be of a function that was inlined.
+    /// The file of the line, which may belong to an inlined function.
     file: &'a str,
 }
 
 impl Place<'_> {
-    /// The file of ours, or the package of another. What the standard library does in a function
-    /// of ours counts for that.
+    /// Returns our file, or the package of other code. The cost of the standard library in one of
+    /// our functions belongs to that function.
     fn name(&self) -> String {
         let file = if is_std(self.file) { self.function } else { self.file };
         let behind = |mark: &'static str| file.split_once(mark).map(|(_, behind)| behind);
@@ -56,7 +56,7 @@ impl Place<'_> {
         ours("/crates/").or_else(|| ours("/benches/")).unwrap_or_else(|| self.library())
     }
 
-    /// What has no source here, by the library that it is in.
+    /// Returns the library of code without source.
     fn library(&self) -> String {
         let library = self.object.rsplit('/').next().unwrap_or(self.object);
         library.split('.').next().unwrap_or(library).to_owned()

@@ -1,4 +1,4 @@
-//! What DHAT writes: the blocks that were allocated at each place, and how the program got there.
+//! The output of DHAT: the blocks allocated at each place, with their call stacks.
 
 use anyhow::Context;
 use serde::Deserialize;

@@ -1,8 +1,8 @@
-//! What a lock costs the client: instructions, allocations and system calls, by file, beside the
-//! floor. They are counted and not timed, so a busy machine hardly moves them.
+//! The cost of a lock for the client: instructions, allocations and system calls, by file, compared
+//! with the floor. These are counters rather than times, so a busy machine hardly changes them.
 //!
-//! The client runs alone in a process of its own under a tool that counts, once for few locks and
-//! once for many. The difference is that of the locks: what a process does once cancels out.
+//! The client runs alone in its own process under a counting tool, once for few locks and once for
+//! many. The difference is the cost of the locks, because one-time costs cancel out.
 
 // Modules of a program, and no library.
 #![allow(unreachable_pub)]
@@ -55,7 +55,7 @@ fn report() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a lock costs this contestant.
+/// Returns the cost of a lock for this contestant.
 fn count(who: &str, tasks: usize, names: &[String]) -> anyhow::Result<Count> {
     let measure = |tool: tools::Tool| -> anyhow::Result<Counts> {
         let few = tool.run(who, tasks, FEW, names)?;
@@ -70,7 +70,7 @@ fn count(who: &str, tasks: usize, names: &[String]) -> anyhow::Result<Count> {
     })
 }
 
-/// The process that is counted: this contestant does so many locks, and ends.
+/// The measured process: this contestant acquires this many locks, and exits.
 fn work(words: &[String]) -> anyhow::Result<()> {
     let [who, tasks, locks, names @ ..] = words else { bail!("who, tasks, locks, masters") };
     let (tasks, locks): (usize, usize) = (tasks.parse()?, locks.parse()?);
@@ -80,7 +80,8 @@ fn work(words: &[String]) -> anyhow::Result<()> {
         match who.as_str() {
             "floor" => {
                 let mut floor = Floor::connect_fenced(&names).await?;
-                // The floor counts the locks of all its clients, and a peer those of each task.
+                // The floor counts the locks of all its clients, and a peer counts the locks of
+                // each task.
                 let run = async move {
                     let samples = floor.run(tasks, Stop::After(locks)).await?;
                     floor.settle().await.map(|()| samples)

@@ -1,4 +1,4 @@
-//! What is reported: totals of all contestants side by side, and where each has its share.
+//! The report: totals of all contestants side by side, and their shares by place.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -6,7 +6,7 @@ use std::io::Write as _;
 
 use crate::support::stats::folder;
 
-/// Something that was counted, by where it is.
+/// Counters by place.
 #[derive(Default)]
 pub struct Counts(BTreeMap<String, f64>);
 
@@ -19,7 +19,7 @@ impl Counts {
         self.0.is_empty()
     }
 
-    /// What these have more than `fewer`.
+    /// Returns the excess over `fewer`.
     pub fn less(mut self, fewer: Self) -> Self {
         for (place, count) in fewer.0 {
             *self.0.entry(place).or_default() -= count;
@@ -27,7 +27,7 @@ impl Counts {
         self
     }
 
-    /// The share of each of so many.
+    /// Returns the share of each of this many.
     pub fn each(mut self, number: usize) -> Self {
         self.0.values_mut().for_each(|count| *count /= number as f64);
         self
@@ -47,7 +47,7 @@ impl Counts {
     }
 }
 
-/// What a lock costs one contestant.
+/// The cost of a lock for one contestant.
 pub struct Count {
     pub who: String,
     pub instructions: Counts,
@@ -55,7 +55,7 @@ pub struct Count {
     pub calls: Counts,
 }
 
-/// The report: printed as it comes, and kept beside those of the benches.
+/// The report, printed as it is made, and saved with the reports of the benches.
 pub struct Table(File);
 
 impl Table {
@@ -63,7 +63,7 @@ impl Table {
         Ok(Self(File::create(folder()?.join("profile.md"))?))
     }
 
-    /// One number of tasks, with all contestants.
+    /// Reports one number of tasks, with all contestants.
     pub fn case(&mut self, tasks: usize, counts: &[Count]) -> anyhow::Result<()> {
         self.line(&format!(
             "\n## {tasks} task(s), current_thread, five masters: acquire and release\n\n\

@@ -1,4 +1,4 @@
-//! The tools that count, and what they write.
+//! The counting tools and their output.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,12 @@ use crate::support::stats::folder;
 use crate::table::Counts;
 use crate::{callgrind, dhat};
 
-/// A program that runs another one and counts something of it.
+/// A program that runs another program and counts its events.
 pub struct Tool {
     name: &'static str,
-    /// The words before the program that is counted, without those that name the file.
+    /// The words before the measured program, without the option for the file.
     words: &'static [&'static str],
-    /// What names the file that the counts are written to.
+    /// The option for the output file.
     out: &'static str,
     read: fn(&str) -> anyhow::Result<Counts>,
 }
@@ -79,7 +79,7 @@ impl Tool {
     }
 }
 
-/// Where the tools' own files stay, for a closer look.
+/// Returns the directory of the tools' own files, which are kept for inspection.
 fn place() -> anyhow::Result<PathBuf> {
     let place = folder()?.join("profile");
     fs::create_dir_all(&place)?;

@@ -1,9 +1,9 @@
 //! The floor: the same bytes as ours on raw sockets, and nothing else.
 //!
-//! One task plays all clients. What they send is written together, replies are read in place, and
-//! a client goes on when a majority of the masters has answered it. All masters get the same
-//! commands in the same order, so one count of replies for each socket says which commands are
-//! decided: a client of Redlock cannot do with less.
+//! One task plays all clients. Their requests are written together, replies are read in place, and
+//! a client continues when a majority of the masters has answered it. All masters get the same
+//! commands in the same order, so one reply counter per socket shows which commands are decided. A
+//! client of Redlock cannot do with less.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -27,22 +27,22 @@ const EXTEND: &str = concat!(
     include_str!("../../crates/redlock-core/src/redis/scripts/extend.lua"),
     include_str!("../../crates/redlock-core/src/redis/scripts/shown.lua")
 );
-/// What a TTL of ten seconds puts on the wire: the TTL and its clock guard.
+/// The expiry on the wire for a TTL of ten seconds: the TTL and its clock guard.
 pub const PX: u64 = 11_000;
 /// The length of a token: that of a UUID as text.
 const TOKEN_LEN: usize = 36;
-/// A ballot set of its own, with a name as long as that of the library's.
+/// A separate ballot set, with a name as long as the library's.
 const BALLOTS: &str = "the-floor-bench:1:ballots:0123456789abcdef";
 
 /// Raw sockets to a set of masters.
 pub struct Floor {
     sockets: Vec<Socket>,
     release: String,
-    /// The masters release by a command of their own, as Valkey 9 does.
+    /// The masters have a command for releases, as Valkey 9 does.
     has_release: bool,
     extend: String,
     command: Vec<u8>,
-    /// What goes to every master behind the ballot set's name.
+    /// The bytes to every master after the name of the ballot set.
     behind: Vec<u8>,
     /// Each acquire takes a ballot with it.
     is_fenced: bool,
@@ -96,7 +96,7 @@ impl Floor {
         Ok(Self { sockets, release, has_release, extend, command, behind, is_fenced, sent: 0 })
     }
 
-    /// The same with a ballot behind each acquire, in a ballot set of its own.
+    /// The same with a ballot after each acquire, in a separate ballot set.
     pub async fn connect_fenced(names: &[String]) -> anyhow::Result<Self> {
         let mut floor = Self::connect(names).await?;
         for socket in &mut floor.sockets {
@@ -106,7 +106,7 @@ impl Floor {
         Ok(floor)
     }
 
-    /// `clients` clients, each with a key of its own, acquire and release until `stop`.
+    /// Runs `clients` clients, each with its own key, that acquire and release until `stop`.
     pub async fn run(&mut self, clients: usize, stop: Stop) -> anyhow::Result<Samples> {
         let mut samples = Samples::default();
         let mut decided = self.sent;
@@ -117,7 +117,7 @@ impl Floor {
         while !line.is_empty() {
             let replied = self.majority_beyond(decided).await?;
             for _ in decided..replied {
-                // As many clients stand in line as commands are undecided.
+                // The line has one client per undecided command.
                 let Some(client) = line.pop_front() else { break };
                 line.extend(self.advance(client, stop, &mut samples)?);
             }
@@ -164,7 +164,7 @@ impl Floor {
         self.settle().await
     }
 
-    /// What a client does next, now that its latest command is decided; none when it is done.
+    /// Returns the next step of a client whose latest command is decided. `None` if it is finished.
     fn advance(
         &mut self,
         was: Waiting,
@@ -238,7 +238,7 @@ impl Floor {
         Ok(())
     }
 
-    /// Hands the command to every socket; it is written with the next poll.
+    /// Queues the command for every socket. The next poll writes it.
     fn send(&mut self) {
         for socket in &mut self.sockets {
             socket.write(&self.command);
@@ -247,7 +247,7 @@ impl Floor {
         self.sent += 1;
     }
 
-    /// Waits until a majority has answered more than `decided` commands; says how many.
+    /// Waits until a majority has answered more than `decided` commands, and returns their number.
     async fn majority_beyond(&mut self, decided: u64) -> anyhow::Result<u64> {
         poll_fn(|cx| {
             self.poll_sockets(cx)?;
@@ -257,7 +257,7 @@ impl Floor {
         .await
     }
 
-    /// How many commands a majority has answered: the q-th largest count.
+    /// Returns how many commands a majority has answered: the q-th largest counter.
     fn majority(&self) -> u64 {
         let reached = |count: u64| {
             let there = self.sockets.iter().filter(|socket| socket.replied >= count);
@@ -295,7 +295,7 @@ impl Socket {
         })
     }
 
-    /// Makes the ballot set anew, with all its members.
+    /// Creates the ballot set again, with all its members.
     async fn write_ballots(&mut self) -> anyhow::Result<()> {
         let mut write = redis::cmd("ZADD");
         write.arg(BALLOTS);
@@ -310,17 +310,17 @@ impl Socket {
         Ok(())
     }
 
-    /// Hands a command over; it is written with the next poll.
+    /// Queues a command. The next poll writes it.
     pub fn write(&mut self, command: &[u8]) {
         self.writing.extend_from_slice(command);
     }
 
-    /// How many commands the master has answered.
+    /// Returns how many commands the master has answered.
     pub fn replied(&self) -> u64 {
         self.replied
     }
 
-    /// Writes and reads until the socket has no more; a broken one is left alone from then on.
+    /// Writes and reads until the socket would block. A broken socket is not used again.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> anyhow::Result<()> {
         while !self.is_dead && self.written < self.writing.len() {
             match Pin::new(&mut self.stream).poll_write(cx, &self.writing[self.written..]) {

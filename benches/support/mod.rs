@@ -1,4 +1,4 @@
-//! What all benches share: masters, contestants on one runtime, and rounds in turn.
+//! Shared by all benches: masters, contestants on one runtime, and rounds in turn.
 
 // Every bench uses its own part of this.
 #![allow(dead_code, unreachable_pub, missing_docs)]
@@ -21,7 +21,7 @@ use tokio::time::{sleep, timeout};
 use floor::Floor;
 use stats::{Outcome, Rows, Samples, Stop, cpu};
 
-/// The runtime that all contestants of an arena run on; named in everything that is reported.
+/// The runtime of all contestants of an arena. Every report names it.
 #[derive(Clone, Copy, Debug)]
 pub enum Flavour {
     CurrentThread,
@@ -46,7 +46,7 @@ impl Flavour {
     }
 }
 
-/// Who takes part, in the order of the rows.
+/// The contestants, in the order of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     Floor,
@@ -89,7 +89,7 @@ impl Arena {
         Ok(arena)
     }
 
-    /// One round of one contestant.
+    /// Runs one round of one contestant.
     pub fn round(&self, who: Who, tasks: usize, stop: Stop) -> anyhow::Result<Outcome> {
         let (floor, ours, rslock) = (self.floor.clone(), self.ours.clone(), self.rslock.clone());
         // On a task, as a user's code: what `block_on` itself polls is treated differently.
@@ -107,8 +107,8 @@ impl Arena {
         })
     }
 
-    /// Rounds in turn, so that what else the machine does meets all alike. Each goes on for
-    /// `length`; who is first changes from round to round.
+    /// Runs rounds in turn, so that other work on the machine affects all contestants alike. Each
+    /// lasts `length`, and the order changes from round to round.
     pub fn race(&self, tasks: usize, length: Duration, rounds: usize) -> anyhow::Result<Race> {
         let mut race = Race::default();
         for round in 0..=rounds {
@@ -125,8 +125,8 @@ impl Arena {
         Ok(race)
     }
 
-    /// Lets the timers of a round run out and its last replies come: the next contestant is not
-    /// charged for them. A master that is silent is not waited for.
+    /// Lets the timers of a round expire and its last replies arrive, so that the next contestant
+    /// is not charged for them. Does not wait for silent masters.
     pub fn rest(&self) {
         const NODE_TIMEOUT: Duration = Duration::from_millis(50);
         let floor = self.floor.clone();
@@ -154,7 +154,7 @@ pub struct Race {
 }
 
 impl Race {
-    /// A row that compares one figure of every contestant.
+    /// Adds a row that compares one figure of every contestant.
     pub fn compare(
         &self,
         rows: &mut Rows,
@@ -165,7 +165,7 @@ impl Race {
         rows.compare(what, unit, &self.figures(figure))
     }
 
-    /// One figure of every round, by contestant.
+    /// Returns one figure of every round, by contestant.
     pub fn figures(&self, figure: fn(&Outcome) -> f64) -> [Vec<f64>; 3] {
         self.outcomes.each_ref().map(|rounds| rounds.iter().map(figure).collect())
     }

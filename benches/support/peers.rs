@@ -1,4 +1,4 @@
-//! Who is measured beside the floor: this library, and `rslock`, each used as its own page shows.
+//! The contestants besides the floor: this library and `rslock`, each used as its own page shows.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ const TTL: Duration = Duration::from_secs(10);
 /// A client of a lock that many tasks share.
 pub trait Client: Clone + Send + Sync + 'static {
     type Held: Send;
-    /// What its keys begin with: no client finds a key that another has left.
+    /// The first character of its keys, so that no client finds a key of another.
     const MARK: char;
 
     fn acquire(&self, key: &str) -> impl Future<Output = anyhow::Result<Self::Held>> + Send;
@@ -53,7 +53,7 @@ impl Client for LockManager {
     }
 }
 
-/// `tasks` tasks, each with a key of its own, acquire and release until `stop`.
+/// Runs `tasks` tasks, each with its own key, that acquire and release until `stop`.
 pub async fn run<C: Client>(client: C, tasks: usize, stop: Stop) -> anyhow::Result<Samples> {
     let mut running = JoinSet::new();
     for task in 0..tasks {

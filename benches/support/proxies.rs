@@ -1,4 +1,4 @@
-//! Fault proxies on a thread of their own: they share no runtime with what is measured.
+//! Fault proxies on a separate thread, which share no runtime with the measured code.
 
 use std::sync::mpsc;
 use std::thread;
@@ -8,7 +8,7 @@ use redlock_testkit::{Direction, FaultProxy, RedisServer, RedisServers};
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 
-/// One proxy before each master; they stop when this is dropped.
+/// One proxy in front of each master. They stop when this is dropped.
 pub struct Proxies {
     proxies: Vec<FaultProxy>,
     _stop: oneshot::Sender<()>,
@@ -26,7 +26,7 @@ impl Proxies {
                 for name in names {
                     proxies.push(FaultProxy::start(name).await);
                 }
-                // What waits for the proxies keeps the receiver until they are there.
+                // The caller keeps the receiver until the proxies are ready.
                 let _ = ready.send(proxies);
                 let _ = stopped.await;
             });

@@ -1,4 +1,4 @@
-//! What is measured in a round, and what becomes of it: percentiles, ratios, rows of a table.
+//! Measurements of a round, and derived values: percentiles, ratios, rows of a table.
 
 use std::fs;
 use std::io::Write as _;
@@ -50,7 +50,7 @@ impl Samples {
     }
 }
 
-/// What one contestant did in one round.
+/// The results of one contestant in one round.
 #[derive(Default)]
 pub struct Outcome {
     pub samples: Samples,
@@ -89,7 +89,7 @@ impl Outcome {
     }
 }
 
-/// The value below which `part` (0 to 1) of the samples stays.
+/// Returns the value below which `part` (0 to 1) of the samples are.
 pub fn percentile(samples: &[u64], part: f64) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort_unstable();
@@ -108,7 +108,7 @@ fn nanos(duration: Duration) -> u64 {
     duration.as_nanos() as u64
 }
 
-/// Where tables and pictures go: beside the rest of what cargo builds.
+/// Returns the directory for tables and pictures, inside cargo's target directory.
 pub fn folder() -> anyhow::Result<PathBuf> {
     let built = std::env::current_exe()?;
     let target = built.ancestors().nth(3).context("the bench is not in a target folder")?;
@@ -134,7 +134,7 @@ impl Rows {
         Ok(Self { file })
     }
 
-    /// One row of [`RATIOS`], from the figures of every round: floor, ours, `rslock`.
+    /// Adds one row of [`RATIOS`], from the figures of every round: floor, ours, `rslock`.
     pub fn compare(
         &mut self,
         what: &str,
@@ -150,7 +150,8 @@ impl Rows {
         self.write(what, &ratios)
     }
 
-    /// One row with each contestant against itself: `after` against `before`, round by round.
+    /// Adds one row that compares each contestant with itself: `after` with `before`, round by
+    /// round.
     pub fn against_itself(
         &mut self,
         what: &str,
@@ -162,15 +163,15 @@ impl Rows {
         self.write(what, &ratios)
     }
 
-    /// One row of figures that are no ratios of contestants.
+    /// Adds one row of figures that are not ratios of contestants.
     pub fn row(&mut self, what: &str, cells: [String; 3]) -> anyhow::Result<()> {
         let [a, b, c] = cells;
         println!("{what}\n    {a}, {b}, {c}");
         Ok(writeln!(self.file, "| {what} | {a} | {b} | {c} |")?)
     }
 
-    /// One row on what a choice costs ours and the floor, from the figures of every round: ours
-    /// without and with it, the floor without and with it.
+    /// Adds one row on the cost of a choice for ours and the floor, from the figures of every
+    /// round: ours without and with it, the floor without and with it.
     pub fn relate(&mut self, what: &str, unit: &str, rounds: &[Vec<f64>; 4]) -> anyhow::Result<()> {
         let [ours, chosen, floor, raw] = rounds;
         let of = |upper: &[f64], lower: &[f64]| -> Vec<f64> {

@@ -20,20 +20,20 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// An axis with marks at powers of ten, from below `min` to above `max`.
+    /// Creates an axis with marks at powers of ten, from below `min` to above `max`.
     pub fn log(title: &'static str, min: f64, max: f64) -> Self {
         let powers = min.log10().floor() as i32..=max.log10().ceil() as i32;
         let marks = powers.map(|power| 10_f64.powi(power)).map(|at| (at, format!("{at}")));
         Self { title, marks: marks.collect(), is_log: true }
     }
 
-    /// An axis from zero to `max`, with five marks.
+    /// Creates an axis from zero to `max`, with five marks.
     pub fn linear(title: &'static str, max: f64) -> Self {
         let marks = (0..=5).map(|fifth| max * f64::from(fifth) / 5.0);
         Self { title, marks: marks.map(|at| (at, format!("{at:.0}"))).collect(), is_log: false }
     }
 
-    /// Where a value stands between the ends, 0 to 1.
+    /// Returns the position of a value between the ends, 0 to 1.
     fn place(&self, value: f64) -> f64 {
         let scale = |value: f64| if self.is_log { value.log10() } else { value };
         let (first, last) = (&self.marks[0].0, &self.marks[self.marks.len() - 1].0);
@@ -82,7 +82,7 @@ pub fn write(
     Ok(fs::write(folder()?.join(format!("{name}.svg")), svg)?)
 }
 
-/// How long the slowest acquisitions take: one in ten, in a hundred, in a thousand.
+/// Draws how long the slowest acquisitions take: one in ten, in a hundred, in a thousand.
 pub fn latencies(name: &str, title: &str, race: &Race) -> anyhow::Result<()> {
     let parts: Vec<f64> = (0..=60).map(|step| 10_f64.powf(f64::from(step) / 20.0)).collect();
     let lines = race.outcomes.each_ref().map(|rounds| {

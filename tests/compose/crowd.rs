@@ -21,7 +21,7 @@ const ALL: u32 = CONTENDERS * EACH;
 /// Takes its time between reading and writing, so that a contender that comes in between does harm.
 const INCREMENT: &str = r#"n=$(cat "$1") && sleep 0.002 && echo $((n + 1)) > "$1""#;
 
-/// A number in a file: two who increment it at once lose an increment.
+/// A number in a file. If two holders increment it at the same time, an increment is lost.
 struct Counter(PathBuf);
 
 impl Counter {
@@ -78,8 +78,8 @@ async fn eight_contenders_lose_no_increment_while_one_master_is_killed_and_one_p
         contender.unwrap().unwrap();
     }
     assert_eq!((count(), counter.read()), (ALL, ALL));
-    // A process that has ended sends no release to a master that was away: there its key is
-    // left to expire, on a minority.
+    // A process that has exited sends no release to a master that was away. Its key there expires,
+    // on a minority.
     let left = || masters.values(KEY).iter().filter(|value| value.is_some()).count();
     assert!(left() <= 2, "{:?}", masters.values(KEY));
     eventually("what was left has expired", || left() == 0).await;

@@ -1,4 +1,4 @@
-//! Masters that are dead, silent or out of reach: a minority costs nothing, a majority is reported.
+//! Dead, silent or unreachable masters: a minority has no effect, and a majority is reported.
 
 use redlock_quorum::{AcquireError, Cause, Verdict};
 
@@ -65,7 +65,7 @@ async fn a_paused_master_is_not_waited_for_and_what_reaches_it_late_is_cleaned_u
     let guard = in_time(redlock.lock("paused").into_future()).await.unwrap();
     let votes = guard.votes();
     in_time(guard.release()).await.unwrap();
-    // It was asked, and will find the request when it goes on.
+    // The request is in its buffers, and it executes the request when it resumes.
     assert_eq!(said(&votes, masters[2]), Verdict::Pending, "{votes}");
     silent.heal();
     leaves_nothing(redlock, &masters, "paused").await;

@@ -8,8 +8,8 @@ use tokio::time::{Instant, sleep};
 
 use crate::masters::{Master, Masters};
 
-/// Longer than a test waits for anything: what comes in time has not waited for a master that is
-/// silent, however busy the machine is.
+/// Longer than any other wait of a test. A result within this time did not wait for a silent
+/// master, however busy the machine is.
 pub(crate) const NODE_TIMEOUT: Duration = PATIENCE.saturating_mul(3);
 /// Longer than any test takes: no key is gone because it has expired.
 pub(crate) const LONG: Duration = Duration::from_secs(600);
@@ -19,7 +19,7 @@ pub(crate) fn patient(masters: &Masters) -> Redlock {
     builder(masters).ttl(LONG).max_ttl(LONG).node_timeout(NODE_TIMEOUT).build().unwrap()
 }
 
-/// A handle whose leases must be extended while a test goes on.
+/// Creates a handle whose leases must be extended during a test.
 pub(crate) fn brisk(masters: &Masters) -> Redlock {
     builder(masters).ttl(secs(4)).node_timeout(secs(1)).build().unwrap()
 }
@@ -28,8 +28,8 @@ pub(crate) fn builder(masters: &Masters) -> RedlockBuilder {
     Redlock::builder().nodes(masters.urls())
 }
 
-/// Admits all masters for a prefix: the test states that no lock of another test is alive. It may
-/// block, as all that asks docker does.
+/// Admits all masters for a prefix: the test asserts that no lock of another test is held. Blocks,
+/// as every call of docker does.
 pub(crate) fn admit(urls: Vec<String>, prefix: &str, max_ttl: Duration) {
     let builder = Redlock::builder().nodes(urls).prefix(prefix).max_ttl(max_ttl);
     let redlock = builder.ttl(max_ttl).node_timeout(NODE_TIMEOUT.min(max_ttl / 4));
@@ -39,7 +39,7 @@ pub(crate) fn admit(urls: Vec<String>, prefix: &str, max_ttl: Duration) {
     redlock.shutdown(PATIENCE).unwrap();
 }
 
-/// Waits until a handle has reached every master: each is asked by the next request.
+/// Waits until a handle has reached every master, so that the next request goes to all of them.
 pub(crate) async fn reach_all(redlock: &Redlock) {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -68,7 +68,7 @@ pub(crate) async fn leaves_nothing(redlock: Redlock, masters: &Masters, key: &st
     assert_eq!(masters.values(key), vec![None; masters.len()]);
 }
 
-/// Another client asks for the lock, and gets the answer that it is held.
+/// Checks that another client that requests the lock learns that it is held.
 pub(crate) async fn assert_taken(redlock: &Redlock, key: &str) {
     match redlock.try_lock(key).await {
         Err(AcquireError::Held { .. }) => {}
@@ -76,7 +76,7 @@ pub(crate) async fn assert_taken(redlock: &Redlock, key: &str) {
     }
 }
 
-/// What one master said.
+/// Returns one master's answer.
 pub(crate) fn said(votes: &Votes, master: Master) -> Verdict {
     let vote = votes.iter().find(|vote| *vote.node == *master.node());
     vote.expect("every master has a vote").verdict.clone()

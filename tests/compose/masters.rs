@@ -29,7 +29,7 @@ impl Masters {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let all: Vec<_> = (0..COUNT).map(|index| Master { index }).collect();
         let masters = Self { all, _turn: turn };
-        // These names are all that says that those containers are meant to be hurt.
+        // Only these names show that a test may disturb those containers.
         assert!(
             env::var("REDLOCK_NODES").is_ok_and(|nodes| nodes == masters.urls().join(",")),
             "these tests kill, pause and cut off the masters of docker-compose.yml, and \
@@ -45,7 +45,7 @@ impl Masters {
         self.all.iter().map(|master| format!("redis://{}", master.node())).collect()
     }
 
-    /// What every master has under a key.
+    /// Returns the value of a key on every master.
     pub(crate) fn values(&self, key: &str) -> Vec<Option<String>> {
         self.all.iter().map(|master| master.value(key)).collect()
     }
@@ -59,7 +59,7 @@ impl std::ops::Deref for Masters {
     }
 }
 
-/// One master: a container of its own.
+/// One master, in its own container.
 #[derive(Clone, Copy)]
 pub(crate) struct Master {
     index: u16,
@@ -91,19 +91,19 @@ impl Master {
     }
 
     fn hurt(self, hurt: &'static [&'static str], cure: &'static [&'static str]) -> Fault {
-        // Made first: what was half done is undone, too.
+        // Created first, so that an incomplete change is undone as well.
         let fault = Fault { master: self, cure, is_healed: false };
         self.docker(hurt).unwrap();
         fault
     }
 
-    /// Ends the server in good order and starts it again.
+    /// Shuts the server down gracefully and starts it again.
     pub(crate) fn restart(self) {
         self.docker(&["restart"]).unwrap();
         self.wait_until_whole().unwrap();
     }
 
-    /// What it has under a key, asked from inside its container: no network is needed.
+    /// Returns the value of a key, read from inside the container, without the network.
     pub(crate) fn value(self, key: &str) -> Option<String> {
         let value = self.redis_cli(&["get", key]).unwrap();
         (!value.is_empty()).then_some(value)
@@ -139,7 +139,7 @@ impl Master {
     }
 }
 
-/// What is wrong with one master, until it is healed or dropped, also by a panic.
+/// The fault of one master, until it is healed or dropped, also by a panic.
 #[must_use = "it is healed when it is dropped"]
 pub(crate) struct Fault {
     master: Master,
@@ -165,7 +165,7 @@ impl Drop for Fault {
         if self.is_healed {
             return;
         }
-        // A panic may be on its way, and must be the one that is reported. The next test finds out.
+        // If a panic is unwinding, it must be the reported one. The next test reports this error.
         if let Err(error) = self.cure() {
             eprintln!("{} is not healed: {error:#}", self.master.container());
         }

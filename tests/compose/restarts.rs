@@ -1,5 +1,5 @@
-//! Masters that come back. What they granted they still know here, because each grant was on disk
-//! before it was answered. A client with a quarantine does not rely on that; one without does.
+//! Restarted masters. Here they keep everything they granted, because each grant was on disk before
+//! the reply. A client with a quarantine does not rely on that, but a client without one does.
 
 use redlock_quorum::{AcquireError, Ended, Quarantine, Redlock};
 
@@ -9,14 +9,14 @@ use crate::lab::{
 };
 use crate::masters::{Master, Masters, heal, kill};
 
-/// Without a quarantine, in a namespace of its own.
+/// Creates a handle without a quarantine, with its own prefix.
 fn trusting(masters: &Masters) -> Redlock {
     let builder = builder(masters).prefix("trusting:").quarantine(Quarantine::Off);
     builder.ttl(LONG).max_ttl(LONG).node_timeout(NODE_TIMEOUT).build().unwrap()
 }
 
-/// The lock is a lease meanwhile: it is not extended, and its key is not set on a master that
-/// has lost it.
+/// Checks that the lock survives `hurt` without an extension, and that its key is not set on a
+/// master that has lost it.
 async fn is_kept_while(key: &str, hurt: impl Fn(&[Master])) {
     let masters = Masters::take();
     let redlock = trusting(&masters);
@@ -56,7 +56,7 @@ async fn without_a_quarantine_five_masters_that_crash_at_once_keep_their_locks()
     .await;
 }
 
-/// A namespace with a quarantine of 4.4 s.
+/// Creates a handle with a quarantine of 4.4 s and its own prefix.
 fn short(masters: &Masters) -> Redlock {
     let builder = builder(masters).prefix("short:").ttl(secs(4)).node_timeout(secs(1));
     builder.build().unwrap()
@@ -89,7 +89,8 @@ async fn when_a_majority_is_restarted_the_lock_is_lost_and_nobody_gets_it_before
     let error = patient(&masters).try_lock("majority").await.unwrap_err();
     assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
     assert!(error.retry_after().is_some_and(|wait| wait > secs(60)), "{error}");
-    // A person who knows that each grant was on disk says so: what is there keeps others out.
+    // An operator who knows that each grant was on disk admits the masters, and the existing keys
+    // still exclude others.
     admit(masters.urls(), "", LONG);
     for value in masters.values("majority").into_iter().flatten() {
         assert_eq!(value, token);

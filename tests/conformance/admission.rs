@@ -1,4 +1,4 @@
-//! What every node does with orders, and what it says about its master.
+//! The effect of orders on every node, and its reports about its master.
 
 use redlock_core::admission::{
     Admit, Begin, Identity, Init, MEMBERS, Millis, Names, Nonce, Note, Outcome, Quarantine, Record,
@@ -12,7 +12,7 @@ const MAX_TTL: Millis = 200;
 const UNTIL: Millis = Millis::MAX;
 /// A little longer than the quarantine that belongs to it.
 const LENGTH: Duration = Duration::from_millis(230);
-/// Of a record that is not there, and of nobody.
+/// The order for a missing record, from no particular client.
 const BEGIN: Begin = Begin {
     expect: Seen { max_ttl: None, run: None, id: None, nonce: None },
     identity: Identity::of(RunId::new([0; 20])),
@@ -148,7 +148,7 @@ async fn a_quarantine_is_begun_noted_waited_for_and_ended() {
     assert_eq!(node.highest(Identity::of(other)).await, None);
 }
 
-/// What was read may have been lost and come back meanwhile.
+/// The data that the order is based on may have been lost and restored in the meantime.
 #[tokio::test]
 async fn an_order_that_comes_later_than_it_may_act_does_nothing() {
     let backend = Backend::start().await;

@@ -1,4 +1,4 @@
-//! What every node does with ballots and with questions for a score.
+//! The effect of ballots and of queries for a score on every node.
 
 use redlock_core::admission::{Outcome, Record};
 use redlock_core::{Ballot, Balloted, Bid, Member, WhyNot};
@@ -45,7 +45,7 @@ pub(super) fn why_not(answer: &Answer) -> Option<WhyNot> {
 }
 
 impl Asker {
-    /// Asks a master that was admitted over this connection.
+    /// Queries a master that was admitted over this connection.
     pub(super) async fn admitted(backend: &Backend) -> Self {
         let mut node = Self::new(backend).await;
         let reply = node.init(&Record::default(), FLOOR, 0).await;

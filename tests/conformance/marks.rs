@@ -1,4 +1,4 @@
-//! What every node does with marks.
+//! The effect of marks on every node.
 
 use redlock_core::{Label, Mark, Marked, Resource};
 

@@ -1,5 +1,5 @@
-//! What every node does, simulated or real: one body of tests, run by each suite on its own
-//! `backend`. They keep the simulation honest.
+//! The behavior of every node, simulated or real: one set of tests, which each suite runs on its
+//! own `backend`. They check that the simulation matches real servers.
 
 mod admission;
 mod ballots;
@@ -33,7 +33,7 @@ struct Asker {
     sink: Arc<Report>,
     votes: UnboundedReceiver<Vote>,
     events: UnboundedReceiver<NodeEvent>,
-    /// What the server said about itself when the connection was made.
+    /// The facts that the server reported when the connection was made.
     facts: Facts,
     driving: Option<JoinHandle<()>>,
 }
@@ -44,7 +44,7 @@ impl Asker {
         Self::of(backend.node()).await
     }
 
-    /// The same over a connection of its own.
+    /// Creates the same over a separate connection.
     async fn another(backend: &Backend) -> Self {
         Self::of(backend.another_node()).await
     }
@@ -95,7 +95,7 @@ impl Asker {
         self.ask(Op::inspect(KEY)).await
     }
 
-    /// What is left of the key's life.
+    /// Returns the remaining expiry of the key.
     async fn left(&mut self) -> Duration {
         holder(&self.inspect().await).1.expect("the key expires")
     }
@@ -113,7 +113,7 @@ impl Drop for Asker {
     }
 }
 
-/// The value of a key that is held, and how long it still lives.
+/// Returns the value of a held key, and its remaining expiry.
 fn holder(answer: &Answer) -> (Option<&str>, Option<Duration>) {
     match &answer.verdict {
         Verdict::Held { token, ttl } => (token.as_deref(), *ttl),
@@ -325,7 +325,7 @@ async fn a_watch_answers_as_an_inspection_and_its_next_change_is_reported_once()
     let mut node = Asker::new(&backend).await;
     let (ours, theirs) = tokens();
     let changed = NodeEvent::KeyChanged(KEY.into());
-    // A key that is not there yet is watched, too, and a change by any client is reported.
+    // The server also watches a key that does not exist yet, and reports a change by any client.
     assert_eq!(node.ask(Op::watch(KEY)).await, Answer::new(Verdict::Free));
     backend.put(KEY, theirs.as_str().as_bytes(), LONG).await;
     assert_eq!(node.event().await, changed);

@@ -1,4 +1,4 @@
-//! Ballots of those that come from a queue: behind a reservation, and on masters that lost theirs.
+//! Ballots of clients from a queue: after a reservation, and on masters that lost their ballots.
 
 use redlock_core::admission::Record;
 use redlock_core::{Balloted, Entry, Leaving, WhyNot};
@@ -7,7 +7,7 @@ use super::ballots::{FLOOR, accepted, at, bid, member, score, unfit};
 use super::queues::{RESERVED_MS, Waiter, token};
 use super::*;
 
-/// A client of a master that was admitted, and the next one in its queue.
+/// Creates a client of an admitted master, and the next client in its queue.
 async fn admitted(backend: &Backend) -> [Waiter; 2] {
     let mut clients = [Waiter::new(backend, 0).await, Waiter::new(backend, 1).await];
     let reply = clients[0].asker.init(&Record::default(), FLOOR, 0).await;

@@ -1,4 +1,4 @@
-//! Queues between clients: who is called, who gets the key, and what is left behind.
+//! Queues between clients: who is notified, who gets the key, and the entries that remain.
 
 use redlock_core::{
     Call, Entry, Exit, Leaving, QueueTicket, Queued, Reservation, Resource, SharedQueue,
@@ -227,7 +227,7 @@ async fn a_place_that_is_given_up_leaves_another_s_reservation_alone() {
     assert_eq!(c.value().await, reserved_for(&b));
 }
 
-/// Only the first watches the key, and a holder that knows of nobody calls nobody.
+/// Only the first waiter watches the key, and a holder that knows of no waiter notifies none.
 #[tokio::test]
 async fn when_the_first_gives_up_a_key_that_is_taken_the_second_is_told() {
     let backend = Backend::start().await;

@@ -1,4 +1,4 @@
-//! What every node does with a ballot for a lease that is taken over.
+//! The effect of a ballot for a resumed lease on every node.
 
 use redlock_core::admission::Record;
 use redlock_core::{Ballot, Balloted, Bid, Member, WhyNot};

@@ -1,6 +1,6 @@
-//! A lease that is written down and read back, as the `serde` feature of the library does it.
-//! Needs nothing. (It stands here and not beside the library because this package turns the
-//! feature on for every run of the tests.)
+//! A lease that is serialized and deserialized, with the `serde` feature of the library. Needs no
+//! server. (The test is here rather than in the library, because this package enables the feature
+//! for every test run.)
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says so what it expects")]
 

@@ -1,4 +1,4 @@
-//! The programs of README and guide, built as a newcomer builds them: in a package of their own,
+//! The programs of the README and the guide, built as a new user builds them: in their own package,
 //! with the manifest of the README. Its quick start is run as well.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says so what it expects")]
@@ -14,7 +14,7 @@ const README: &str = include_str!("../../README.md");
 const WORKSPACE: &str = include_str!("../../Cargo.toml");
 const GUIDE: &str = include_str!("../../docs/GUIDE.md");
 
-/// The blocks of a language. What follows it behind a comma is for rustdoc.
+/// Returns the code blocks of a language. The words after a comma are for rustdoc.
 fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
     let start = format!("\n```{language}");
     let inside = text.split(start.as_str()).skip(1);
@@ -31,8 +31,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// The manifest of the README, with the clone in its place. What a crate of the registry is compiled
-/// with is the same as in this workspace, so that what was compiled for it is used here.
+/// Returns the manifest of the README, with this clone as its path. Dependencies have the same
+/// features and profiles as in this workspace, so that their compiled artifacts are reused.
 fn manifest() -> String {
     let manifests = blocks(README, "toml");
     assert_eq!(manifests.len(), 1, "{manifests:#?}");
@@ -46,7 +46,7 @@ fn manifest() -> String {
     format!("{package}[workspace]\n{dependencies}\n{lints}[profile.dev]\n{profile}")
 }
 
-/// A package with these programs and tests; returns how many of each.
+/// Creates a package with these programs and tests, and returns how many of each.
 fn package(folder: &Path) -> (usize, usize) {
     for old in ["src", "tests"] {
         drop(fs::remove_dir_all(folder.join(old)));

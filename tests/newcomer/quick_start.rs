@@ -36,7 +36,7 @@ fn successful(output: Output) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The first of five free ports, away from those of other tests.
+/// Returns the first of five free ports, outside the range of other tests.
 fn free_ports() -> u16 {
     let is_free = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
     (14_000..14_990).step_by(5).find(|port| (*port..port + 5).all(is_free)).unwrap()

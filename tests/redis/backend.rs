@@ -1,4 +1,4 @@
-//! What the conformance tests run on here: a real server of their own.
+//! The backend of the conformance tests: a separate real server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,8 +24,7 @@ impl Backend {
         Self::with(&ServerOptions::new(), true)
     }
 
-    /// A master that pushes what has changed, and one that knows nothing of RESP3 and pushes
-    /// nothing.
+    /// Returns a master that pushes changes, and a master without RESP3 that pushes nothing.
     pub(crate) async fn of_each_protocol() -> [Self; 2] {
         let old = ServerOptions::new().arguments(["--rename-command", "HELLO", "NOT-HELLO"]);
         [Self::start().await, Self::with(&old, true)]
@@ -70,7 +69,7 @@ impl Backend {
         self.master.command(&["SET", key, value, "PX", &px.to_string()]).unwrap();
     }
 
-    /// Sets a key that is no string.
+    /// Sets a key that is not a string.
     pub(crate) async fn put_other_type(&self, key: &[u8], px: u64) {
         let key = str::from_utf8(key).unwrap();
         self.master.command(&["RPUSH", key, "a"]).unwrap();
@@ -94,7 +93,7 @@ impl Backend {
         found[0].clone()
     }
 
-    /// Lets no client send ballots any more.
+    /// Makes the server reject all ballots.
     pub(crate) async fn refuse_ballots(&self) {
         self.master.command(&["ACL", "SETUSER", "default", "-zadd"]).unwrap();
     }

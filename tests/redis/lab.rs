@@ -1,5 +1,4 @@
-//! What these tests have in common: handles, patience, and a look at the masters behind the
-//! library's back.
+//! Helpers of these tests: handles, timeouts, and access to the masters without the library.
 
 use redlock_quorum::{Guard, LockRequest, NodeVote, Redlock, RedlockBuilder, Verdict, Votes};
 pub(crate) use redlock_testkit::lab::{
@@ -25,7 +24,7 @@ pub(crate) fn ordinary(urls: impl IntoIterator<Item = String>) -> RedlockBuilder
     Redlock::builder().nodes(urls).node_timeout(secs(1))
 }
 
-/// The same as [`patient`], with masters that are given up quickly.
+/// The same as [`patient`], but with short timeouts for masters.
 pub(crate) fn hasty(urls: impl IntoIterator<Item = String>) -> RedlockBuilder {
     patient(urls).node_timeout(ms(200))
 }
@@ -39,8 +38,8 @@ pub(crate) async fn everywhere(redlock: &Redlock, key: &str) -> Guard {
     on_all(|| redlock.lock(key)).await
 }
 
-/// The same for any request. A master that was reached later than the others is asked with the next
-/// attempt: `min_copies` would wait for it no longer than a grace, which a busy machine uses up.
+/// The same for any request. A master that connected later than the others takes part in the next
+/// attempt. `min_copies` would wait for it only briefly, and a busy machine uses up that time.
 pub(crate) async fn on_all(request: impl Fn() -> LockRequest) -> Guard {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -64,13 +63,13 @@ pub(crate) async fn warm_up(redlock: &Redlock, servers: &[RedisServer]) {
     no_key_is_left(servers).await;
 }
 
-/// What one master said.
+/// Returns one master's answer.
 pub(crate) fn said<'a>(votes: &'a Votes, name: &str) -> &'a Verdict {
     let vote = votes.iter().find(|vote: &&NodeVote| &*vote.node == name);
     &vote.expect("every master has a vote").verdict
 }
 
-/// How many masters said nothing that counts.
+/// Returns how many masters gave no valid answer.
 pub(crate) fn unknown(votes: &Votes) -> usize {
     votes
         .iter()

@@ -1,4 +1,4 @@
-//! What the tests of the real lock over simulated masters have in common.
+//! Helpers of the tests of the real lock over simulated masters.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -14,11 +14,11 @@ use tokio::time::{sleep, timeout};
 
 pub(crate) const RESOURCE: &str = "orders:42";
 pub(crate) const TTL: Duration = Duration::from_millis(1_000);
-/// What is added to the expiry that masters get: the default, a tenth of the TTL.
+/// The time added to the expiry on the masters: the default, a tenth of the TTL.
 pub(crate) const GUARD: Duration = Duration::from_millis(100);
 /// The default for this TTL.
 pub(crate) const NODE_TIMEOUT: Duration = Duration::from_millis(50);
-/// What a holder may count on: the TTL less 1 % and 2 ms.
+/// The validity of a lock: the TTL less 1% and 2 ms.
 pub(crate) const VALIDITY: Duration = Duration::from_millis(988);
 
 pub(crate) const fn ms(millis: u64) -> Duration {
@@ -47,8 +47,8 @@ pub(crate) fn masters(n: usize) -> (SimNodes, Redlock) {
     (masters, redlock)
 }
 
-/// So many masters, and a handle that trusts them to forget nothing. One that forgets all the same
-/// is asked as before.
+/// Starts this many masters, and a handle that trusts them to lose no data. If one does, it is
+/// still queried as before.
 pub(crate) fn trusting(n: usize) -> (SimNodes, Redlock) {
     let masters = SimNodes::new(n, 0);
     let redlock = trusting_handle(&masters).build().unwrap();
@@ -96,15 +96,15 @@ pub(crate) async fn until_free(masters: &SimNodes, within: Duration) -> Duration
     masters.clock().now().saturating_since(begin)
 }
 
-/// When each acquire was carried out on a master, with its token and verdict; those that give the
-/// key back to it are among them.
+/// Returns when each acquire was executed on a master, with its token and verdict. Includes
+/// requests that set the holder's key again.
 pub(crate) fn acquires(master: &SimNode) -> Vec<(Instant, String, Verdict)> {
     let log = master.log().into_iter();
     let acquires = log.filter(|executed| is_asking(executed.verb));
     acquires.map(|executed| (executed.at, executed.token, executed.verdict)).collect()
 }
 
-/// Whether it asks for the key.
+/// Returns `true` if it requests the key.
 pub(crate) fn is_asking(verb: Verb) -> bool {
     use Verb::{Acquire, Enter, GiveBack, Take};
     matches!(verb, Acquire { .. } | GiveBack { .. } | Enter { .. } | Take { .. })
@@ -140,7 +140,7 @@ pub(crate) fn again(lease: &redlock_quorum::Lease) -> redlock_quorum::Lease {
     redlock_quorum::Lease::new(lease.resource.clone(), lease.token.as_str(), lease.ttl).unwrap()
 }
 
-/// All that masters were asked so far.
+/// Returns the number of all requests to masters so far.
 pub(crate) fn requests(masters: &SimNodes) -> usize {
     masters.iter().map(|master| master.log().len()).sum()
 }

@@ -1,4 +1,4 @@
-//! What the conformance tests run on here: a simulated master.
+//! The backend of the conformance tests: a simulated master.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,8 +24,7 @@ impl Backend {
         backend
     }
 
-    /// A master that pushes what has changed, and one that knows nothing of RESP3 and pushes
-    /// nothing.
+    /// Returns a master that pushes changes, and a master without RESP3 that pushes nothing.
     pub(crate) async fn of_each_protocol() -> [Self; 2] {
         let (new, old) = (Self::start().await, SimNodes::new(1, 0)[0].clone());
         old.set_tracking(false);
@@ -58,7 +57,7 @@ impl Backend {
         self.master.put(key, value, px);
     }
 
-    /// Sets a key that is no string.
+    /// Sets a key that is not a string.
     pub(crate) async fn put_other_type(&self, key: &[u8], px: u64) {
         self.master.put_other_type(key, px);
     }
@@ -73,7 +72,7 @@ impl Backend {
         self.master.edit_data(|data| assert!(data.sets[0].1.raise(member, SCORE_END)));
     }
 
-    /// Lets no client send ballots any more.
+    /// Makes the master reject all ballots.
     pub(crate) async fn refuse_ballots(&self) {
         let error = "NOPERM this user has no permissions to run the 'zadd' command";
         self.master.refuse_ballots(Some(error));

@@ -1,4 +1,4 @@
-//! Runs that repeat themselves: each in a paused runtime of its own, from one seed.
+//! Reproducible runs: each in its own paused runtime, from one seed.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Visits every state within bounds, or finds one that breaks a property.
+//! Visits every state within the bounds, or finds a state that breaks a property.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use stateright::{Checker, HasDiscoveries, Model};
 
-/// What a run found.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Outcome {
     /// How many different states there are within the bounds.
@@ -59,7 +59,7 @@ where
     }
 }
 
-/// The checker may go on for a while behind a state in which a property does not hold.
+/// The checker may continue for a while after a state in which a property does not hold.
 fn until_broken<M: Model>(checker: &impl Checker<M>, name: &str, mut way: Way<M>) -> Way<M>
 where
     M::State: Clone + Debug + Hash + PartialEq,

@@ -1,7 +1,7 @@
-//! Models of the machines of the protocol: every state within stated bounds is visited.
+//! Models of the machines of the protocol, which visit every state within stated bounds.
 //!
-//! `part` says what each part bounds, `broken` what each mutant breaks. The machines and the
-//! scripts are the ones that ship; a mutant lies at their edge and changes nothing inside.
+//! `part` has the bounds of each part, and `broken` the rule that each mutant breaks. The machines
+//! and the scripts are the real ones. A mutant changes only their inputs and outputs.
 //!
 //! - `locks`: a token from its attempt to its last release, and its ballot (E1, E2).
 //! - `admission`: which masters vote (E3).

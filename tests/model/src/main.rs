@@ -17,7 +17,7 @@ struct Run {
 }
 
 impl Run {
-    /// Whether all that was chosen is as it must be.
+    /// Returns `true` if everything selected is as expected.
     fn locks(&self) -> bool {
         let mut right = true;
         for part in locks::large() {
@@ -55,7 +55,7 @@ impl Run {
         self.run(name, check).is_none_or(|outcome| outcome.story.is_some())
     }
 
-    /// Runs what was chosen, and reports it.
+    /// Runs the selection, and reports the results.
     fn run(&self, name: &str, check: impl Fn() -> Outcome) -> Option<Outcome> {
         if !name.starts_with(&self.wanted) {
             return None;

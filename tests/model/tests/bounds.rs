@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use model::{Outcome, admission, locks};
 
-/// A story that people read to its end.
+/// The length of a story that a reader can follow.
 const STORY_LINES: usize = 25;
 
 fn holds(name: &str, outcome: &Outcome) {

@@ -23,7 +23,7 @@ fn long(builder: RedlockBuilder) -> RedlockBuilder {
     builder.max_ttl(HELD).ttl(HELD)
 }
 
-/// Three masters on which somebody has taken a lock that nobody ends, and until when it is valid.
+/// Starts three masters on which an unknown client holds a lock, and returns how long it is valid.
 async fn held() -> (RedisServers, Instant) {
     let (servers, _) = admitted(3).await;
     let holder = long(handle(&servers)).build().unwrap();
@@ -55,7 +55,7 @@ async fn a_flush_that_a_report_has_read_makes_no_second_holder() {
     assert!(Instant::now() < valid_until, "it took too long: nothing is shown");
 }
 
-/// The records of the others are read because one master is to be put into quarantine.
+/// A client reads the records of the others because one master needs a quarantine.
 #[tokio::test]
 async fn a_flush_that_the_begin_of_a_quarantine_has_read_makes_no_second_holder() {
     let (servers, valid_until) = held().await;

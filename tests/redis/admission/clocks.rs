@@ -82,7 +82,7 @@ async fn a_clock_that_is_stepped_an_hour_ahead_shortens_no_quarantine() {
     Lab::new().await.judge(0, HOUR).await;
 }
 
-/// The end that was written lies an hour ahead then, and is begun anew.
+/// The recorded end is then an hour ahead, and the quarantine starts again.
 #[tokio::test]
 async fn a_clock_that_is_stepped_an_hour_back_makes_no_quarantine_endless() {
     Lab::new().await.judge(0, -HOUR).await;

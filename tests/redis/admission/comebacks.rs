@@ -24,7 +24,7 @@ async fn serves(redlock: &Redlock, key: &str) {
     in_time(guard.release()).await.unwrap();
 }
 
-/// What it has is its record and its ballots, and no lock.
+/// It has its record and its ballots, but no lock.
 #[tokio::test]
 async fn a_master_that_comes_back_with_an_old_snapshot_is_in_quarantine() {
     let (servers, redlock) = admitted(3).await;
@@ -86,7 +86,7 @@ async fn init_after_each_change_of_the_list_keeps_a_ballot_that_most_of_its_mast
         run(&servers[place], &["ZADD", &set(&servers[place]), "XX", "GT", ballot, "7"]);
     }
     for count in [4, 3] {
-        // It proposes no ballots: the score is that of the change.
+        // The client proposes no ballots, so the score is the one from the change.
         let urls = servers.urls().into_iter().take(count);
         let redlock = handle_on(urls).fencing(false).build().unwrap();
         serves(&redlock, "a").await;
@@ -119,7 +119,7 @@ async fn masters_that_are_restarted_twice_the_length_apart_are_always_enough() {
     });
     for server in servers.iter() {
         server.restart_empty().unwrap();
-        // The pause is what is tested: nothing is waited for.
+        // The pause is part of the test and waits for nothing.
         sleep(LENGTH).await;
     }
     is_over.store(true, Ordering::SeqCst);
@@ -148,7 +148,7 @@ async fn clients_that_live_a_moment_end_a_quarantine_though_another_master_is_de
     serves(&handle(&servers).build().unwrap(), "a").await;
 }
 
-/// The one that was away is told by the others when it has lost its own.
+/// The other masters show the value to the master that was away and has lost its own.
 #[tokio::test]
 async fn a_max_ttl_that_was_raised_while_a_master_was_away_is_the_length_of_its_quarantine() {
     let (servers, _) = admitted(3).await;
@@ -167,8 +167,8 @@ async fn a_max_ttl_that_was_raised_while_a_master_was_away_is_the_length_of_its_
     guard.release().await.unwrap();
 }
 
-/// What the records then hold is too short for a lock that was taken since. What the clients were
-/// given is not.
+/// The records then contain a value that is too short for a lock acquired since. The setting of the
+/// clients is long enough.
 #[tokio::test]
 async fn masters_that_all_come_back_from_before_max_ttl_was_raised_wait_as_long_as_clients_say() {
     let (servers, _) = admitted(3).await;
@@ -224,7 +224,7 @@ async fn a_master_that_evicts_keeps_its_record_and_one_without_memory_says_so() 
     assert!(error.contains("its quarantine has not begun") && error.contains("OOM"), "{error}");
 }
 
-/// A handle of a user that may do everything but this, on masters that are brand-new.
+/// Creates a handle of a user with all rights except this one, on new masters.
 fn without(right: &str) -> (RedisServers, Redlock) {
     let servers = RedisServers::with(3, &ServerOptions::new().brand_new()).unwrap();
     let right = format!("-{right}");
@@ -247,7 +247,7 @@ async fn a_right_that_is_missing_is_named_and_where_others_have_it_masters_vote(
 
 async fn names_the_right(right: &str, may_vote: bool) {
     let (servers, redlock) = without(right);
-    // No quarantine is begun, so waiting does not cure it.
+    // No quarantine starts, so waiting does not help.
     let asked = redlock.lock("a").wait_forever().into_future();
     let error = in_time(asked).await.expect_err(right);
     assert_eq!(error.retry_after(), None, "{right}: {error}");
@@ -255,7 +255,7 @@ async fn names_the_right(right: &str, may_vote: bool) {
     assert!(error.contains("noperm") && error.contains(right), "{right}: {error}");
     let report = handle(&servers).build().unwrap().init().await.unwrap();
     assert_eq!(report.admitted(), 3, "{right}: {report:?}");
-    // What the masters are now is known with the next look, within a second or so.
+    // The next look shows the state of the masters, within about a second.
     let deadline = Instant::now() + secs(5);
     let mut outcome = redlock.lock("a").wait(secs(5)).await;
     while may_vote && outcome.is_err() && Instant::now() < deadline {

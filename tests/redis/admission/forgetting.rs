@@ -15,7 +15,7 @@ use crate::lab::{eventually, in_time, ms, on_all, secs, text, urls_of};
 
 const MASTERS: usize = 5;
 
-/// One holder, cut off from all masters, and one that comes while the lock of the first is valid.
+/// One holder, cut off from all masters, and a client that arrives while the first lock is valid.
 struct Contest {
     servers: RedisServers,
     proxies: Vec<FaultProxy>,
@@ -62,8 +62,8 @@ impl Contest {
         self.history.contender(contender, "a").granted("a token", until);
     }
 
-    /// So many masters die and come back with nothing. What the checker says of the two holders.
-    /// `None` if the first would have been gone in any case.
+    /// Empties this many masters, and returns the checker's result for the two holders. `None` if
+    /// the first lock would have ended anyway.
     async fn judge(&self, forgetful: usize) -> Option<Result<Guard, Box<Overlap>>> {
         let first = self.cut_off().await;
         self.servers[..forgetful].iter().for_each(|server| server.kill());
@@ -110,7 +110,7 @@ async fn masters_that_all_come_back_empty_make_no_second_holder() {
     are_forgiven(MASTERS).await;
 }
 
-/// What the tests above show can be seen.
+/// Without a quarantine, the fault that the tests above exclude does occur.
 #[tokio::test]
 async fn without_a_quarantine_a_majority_that_comes_back_empty_makes_a_second_holder() {
     outlived(async |ttl| Contest::new(Quarantine::Off, ttl).await.judge(3).await?.err()).await;
@@ -160,19 +160,19 @@ async fn clients_that_live_a_moment_end_a_quarantine() {
     while run().is_none() {
         assert!(begun.elapsed() < LENGTH * 8, "{visits} visits");
         let visitor = handle(&servers).build().unwrap();
-        // One that does not reach two masters in time was there as well.
+        // A visitor that does not reach two masters in time is also a visit.
         if let Ok(guard) = visitor.try_lock("a").await {
             let _ = guard.release().await;
             visits += 1;
         }
         let _ = visitor.shutdown(ms(500)).await;
-        // Nobody is there between two visits.
+        // No client is connected between two visits.
         tokio::time::sleep(ms(300)).await;
     }
     assert!(visits > 3 && begun.elapsed() >= LENGTH, "{visits} visits, {:?}", begun.elapsed());
 }
 
-/// Who could not read all masters in time calls again, as a person would.
+/// Calls again if not all masters were read in time, as an operator would.
 async fn called(caller: &Redlock) -> usize {
     loop {
         match caller.init().await {

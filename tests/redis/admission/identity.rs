@@ -1,4 +1,4 @@
-//! What makes another master of a real server, and what does not.
+//! Events that give a real server another identity, and events that do not.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use crate::admission::{full, handle, run};
 use crate::lab::{eventually, ms, secs, text};
 
-/// Replicas are served at once.
+/// Replicas are served immediately.
 fn options() -> ServerOptions {
     ServerOptions::new().brand_new().arguments(["--repl-diskless-sync-delay", "0"])
 }
@@ -28,14 +28,14 @@ async fn follow(replica: &RedisServer, master: &RedisServer) {
     eventually("the replica has all", is_up).await;
 }
 
-/// What `redis-cli --rdb` does.
+/// Does the same as `redis-cli --rdb`.
 pub(crate) fn back_up(master: &RedisServer) {
     let mut stream = TcpStream::connect(master.name()).unwrap();
     stream.set_read_timeout(Some(secs(10))).unwrap();
     stream.write_all(b"REPLCONF rdb-only 1\r\n").unwrap();
     read_up_to(&mut stream, b"OK\r\n");
     stream.write_all(b"SYNC\r\n").unwrap();
-    // It stands in the snapshots of Redis and Valkey.
+    // The snapshots of Redis and Valkey contain it.
     read_up_to(&mut stream, b"repl-id");
 }
 

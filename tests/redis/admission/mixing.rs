@@ -1,4 +1,4 @@
-//! Clients with and without quarantine on one namespace, on real servers.
+//! Clients with and without a quarantine under one prefix, on real servers.
 
 use redlock_quorum::{AcquireError, InitError, Quarantine, Redlock, RedlockBuilder};
 use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
@@ -60,7 +60,7 @@ async fn a_quarantine_that_another_client_has_begun_is_removed_and_the_use_is_sh
     assert!(refused(&other).await.contains("other clients use this prefix without a quarantine"));
 }
 
-/// It works all the same, and others do not see it.
+/// The handle still works, and other clients do not notice it.
 #[tokio::test]
 async fn without_the_right_to_ballots_a_plain_handle_without_quarantine_serves() {
     let servers = brand_new();
@@ -84,7 +84,7 @@ async fn init_again_turns_a_namespace_with_quarantine_into_one_without_and_back(
     run(&servers[1], &["ZADD", &sets[1], "GT", &far.to_string(), "7"]);
     on.shutdown(ms(100)).await.unwrap();
 
-    // Without ballots of their own, so that the scores are those of the conversions.
+    // The handle has no ballots of its own, so the scores are those of the conversions.
     let without = off(&servers).fencing(false).build().unwrap();
     assert!(refused(&without).await.contains("other clients use this prefix with a quarantine"));
     assert_eq!(without.init().await, Err(InitError::Off));
@@ -119,7 +119,7 @@ async fn one_master_that_was_not_converted_keeps_a_handle_without_quarantine_awa
     let without = off(&servers).build().unwrap();
     assert_eq!(without.init_with(AGAIN).await.unwrap().admitted(), 2);
     serves(&without).await;
-    // It comes back with a record of its own: the kit admits it.
+    // It restarts with its own record, because the kit admits it.
     servers[2].restart().unwrap();
     servers[2].init().unwrap();
     let again = off(&servers).build().unwrap();
@@ -128,7 +128,7 @@ async fn one_master_that_was_not_converted_keeps_a_handle_without_quarantine_awa
     serves(&again).await;
 }
 
-/// The user of a version before admission may not read the record.
+/// The user of a version before admission has no right to read the record.
 #[tokio::test]
 async fn without_the_right_to_read_the_record_a_handle_without_quarantine_says_so() {
     let servers = brand_new();

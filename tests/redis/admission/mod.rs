@@ -24,18 +24,18 @@ use tokio::time::{Instant, sleep};
 
 use crate::lab::{calls, eventually, in_time, ms, secs, text};
 
-/// A person's word that no lock is alive on any of the masters.
+/// An operator's statement that no lock is held on any of the masters.
 pub(crate) const AGAIN: Init = Init { again: true, floor: None, far_floor: false };
 
 const RECORD: &str = "redlock-quorum:1";
 
-/// What a lock lives at most, and does: a machine that is busy with other tests extends it in time.
+/// The longest and usual TTL of a lock. A machine that is busy with other tests extends it in time.
 pub(crate) const TTL: Duration = secs(4);
 /// How long a quarantine takes, in which locks are held.
 pub(crate) const LENGTH: Duration = ms(4_400);
 
-/// A lock must outlive what is done to its masters meanwhile, or nothing is shown. On a machine that
-/// is too busy for that, it is tried again with a longer TTL. `shown` is `None` if it was too late.
+/// Retries with a longer TTL until the lock outlives the changes to its masters, because otherwise
+/// the test shows nothing. `shown` is `None` if it was too late.
 pub(crate) async fn outlived<T>(shown: impl AsyncFn(Duration) -> Option<T>) -> T {
     for ttl in [TTL, TTL * 2, TTL * 4, TTL * 8] {
         if let Some(shown) = shown(ttl).await {
@@ -76,8 +76,8 @@ pub(crate) fn run(server: &RedisServer, words: &[&str]) {
     server.command(words).unwrap();
 }
 
-/// Waits until the master at this place is what is wanted, and returns what it reports. It is in
-/// quarantine only by a record that was read, so the script has removed what it kept from before.
+/// Waits until the master at this position has the expected state, and returns its report. A
+/// quarantine shows only after a record was read, so the script has removed the previous data.
 pub(crate) async fn until(redlock: &Redlock, at: usize, wanted: Standing) -> NodeReport {
     let deadline = Instant::now() + secs(20);
     loop {
@@ -132,7 +132,7 @@ async fn a_flush_of_a_majority_tells_the_holder_and_one_of_another_database_does
     for server in servers.iter() {
         run(server, &["EVAL", "redis.call('SELECT', 7); return redis.call('FLUSHDB')", "0"]);
     }
-    // Nothing happens: that can only be waited for.
+    // Checks that nothing happens. Only waiting can show that.
     sleep(ms(500)).await;
     guard.check().unwrap();
     eventually("its copies count", || guard.copies() == 3).await;
@@ -153,7 +153,7 @@ async fn a_handle_without_quarantine_refuses_a_namespace_that_has_one_and_no_oth
     elsewhere.try_lock("a").await.unwrap().release().await.unwrap();
 }
 
-/// Nothing is answered before all of a round trip was asked.
+/// No master answers before all requests of a round trip were sent.
 #[tokio::test]
 async fn a_first_lock_takes_two_round_trips_where_nothing_is_to_be_admitted() {
     const RUN: &str = "0123456789abcdef0123456789abcdef01234567";
@@ -179,7 +179,7 @@ async fn a_first_lock_takes_two_round_trips_where_nothing_is_to_be_admitted() {
     in_time(locking).await.unwrap().unwrap().forget();
 }
 
-/// The record is as empty behind a flush as it was when `init` read it.
+/// After a flush, the record is as empty as it was when `init` read it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_script_of_an_init_that_is_over_does_nothing() {
     let server = RedisServer::with(&ServerOptions::new().brand_new()).unwrap();

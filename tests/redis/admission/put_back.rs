@@ -1,4 +1,4 @@
-//! Real masters that go on running, and get a copy of their data from before.
+//! Real masters that keep running and get an old copy of their data.
 
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ async fn is_refused(redlock: &Redlock, held: Instant) {
     let why = |not: &NotAdmitted| not.why;
     let whys: Vec<_> = votes.iter().map(|vote| vote.not_admitted.as_ref().map(why)).collect();
     let says = |why: &Option<WhyNot>| {
-        // A quarantine begins at once, and its record says no more than that.
+        // A quarantine starts immediately, and its record does not show more than that.
         matches!(why, Some(WhyNot::Outdated | WhyNot::Restarted | WhyNot::Checked))
     };
     assert!(whys.iter().all(says), "{votes}");
@@ -87,7 +87,7 @@ async fn a_record_that_was_seen_to_be_gone_makes_no_second_holder_when_it_is_put
     let held = locked(&servers).await;
     servers.iter().for_each(|server| run(server, &["FLUSHALL"]));
     for at in 0..3 {
-        // It was asked for no lock yet, so it begins no quarantine.
+        // No client has requested a lock yet, so no quarantine starts.
         until(&redlock, at, Standing::None).await;
     }
     put_back(&servers, &copies);
@@ -142,7 +142,7 @@ async fn a_snapshot_from_before_a_record_that_was_read_makes_no_second_holder_wh
     }
 }
 
-/// What `docs/SAFETY.md` says is not seen.
+/// `docs/SAFETY.md` states that this is not noticed.
 #[tokio::test]
 async fn a_snapshot_with_the_present_record_makes_a_second_holder_when_it_is_reloaded() {
     let servers = reloadable();

@@ -1,4 +1,4 @@
-//! The scripts of admission on a real server, beside the values that say what they must do.
+//! The scripts of admission on a real server, compared with the expected values.
 
 mod refusals;
 
@@ -86,7 +86,7 @@ impl Lab {
         writes.query::<()>(&mut self.outsider).unwrap();
     }
 
-    /// What the server holds.
+    /// Returns the server's data.
     async fn data(&mut self) -> Data {
         let Ok(AdmissionReply::Facts { facts, .. }) =
             self.node.admission(AdmissionOp::ReadFacts).await
@@ -249,7 +249,7 @@ impl Chance {
         Data { record, sets, off: self.0.random_bool(0.1).then_some(off) }
     }
 
-    /// An order that mostly expects what is there.
+    /// Creates an order that usually expects the present data.
     fn order(&mut self, data: &Data, time: Millis) -> AdmissionOp {
         let record = &data.record;
         let fitting = self.0.random_bool(0.8);
@@ -347,6 +347,7 @@ async fn lua_does_what_the_values_do() {
             *outcomes.entry(outcome).or_default() += count;
         }
     }
-    // Begin, note and init are Done, Moved, Mixed and Late; admit is Early and TooLarge, too.
+    // Begin, note and init have the outcomes Done, Moved, Mixed and Late; admit also has Early and
+    // TooLarge.
     assert!(outcomes.len() >= 22 && outcomes.values().all(|count| *count >= 5), "{outcomes:?}");
 }

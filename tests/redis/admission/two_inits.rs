@@ -1,4 +1,4 @@
-//! Two calls of `init` at once, on real masters.
+//! Two parallel calls of `init`, on real masters.
 
 use redlock_quorum::InitError;
 use redlock_testkit::{RedisServer, RedisServers};
@@ -13,7 +13,7 @@ fn max_ttls(servers: &RedisServers) -> Vec<u64> {
     servers.iter().map(max_ttl).collect()
 }
 
-/// Each set has an id of its own, so at most one of two different lists is recorded everywhere.
+/// Each set has its own id, so at most one of two different lists is recorded everywhere.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_with_different_lists_at_once_record_one_of_them_or_fail() {
     let (servers, _) = admitted(5).await;

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::admission::{LENGTH, handle};
 use crate::lab::{no_key_is_left, secs};
 
-/// At the rhythm of contention each caller asks ten times a second.
+/// At the rate of contention, each caller would query ten times a second.
 #[tokio::test]
 async fn fifty_callers_that_wait_for_a_quarantine_ask_once_a_second_and_are_all_served() {
     const CALLERS: u64 = 50;

@@ -48,7 +48,7 @@ async fn dropped_everywhere<F: IntoFuture>(mut future: impl FnMut(usize) -> F) {
     }
 }
 
-/// The same where the driver has a thread of its own, which turns of this one do not wait for.
+/// The same with a driver on a separate thread, which does not wait for turns of this one.
 async fn acquire_is_dropped_at_any_time(redlock: &Redlock) {
     for waited in 0..20 {
         let request = redlock.lock(format!("dropped:{waited}")).into_future();
@@ -129,7 +129,7 @@ async fn an_acquire_dropped_while_it_waits_for_another_holder_leaves_no_key() {
         let request = redlock.lock("contended").into_future();
         assert!(timeout(ms(waited), request).await.is_err(), "it is not free");
     }
-    // What is known to be contended is asked for by entering the queue.
+    // A key with known contention is requested by entering the queue.
     let entries: u64 = servers.iter().map(|server| calls(server, "zadd")).sum();
     assert!(sets(&servers) + entries > 20, "nothing was asked");
     eventually("only the stranger is left", || {
@@ -190,7 +190,7 @@ async fn work_under_a_lock_dropped_anywhere_leaves_no_key() {
     no_key_is_left(&servers).await;
 }
 
-/// The lease stays with the one that dropped it, on every master, and can be released.
+/// The lease stays with its holder, on every master, and can be released.
 #[tokio::test]
 async fn a_resumption_dropped_anywhere_leaves_the_lease() {
     let servers = masters();

@@ -1,6 +1,6 @@
-//! Programs that end: what a guard that is dropped on the way out leaves behind.
+//! Programs that exit: the keys that a guard dropped at the exit leaves.
 //!
-//! The test starts itself once more, as the program; a process that has ended does nothing more.
+//! The test starts itself again as the program, because an exited process does nothing more.
 
 use std::env;
 use std::process::{Command, Stdio};
@@ -13,7 +13,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::lab::{PATIENCE, ms, patient};
 
-/// Says that this is the program, and on which runtime its `main` runs.
+/// Marks the process as the program, and selects the runtime of its `main`.
 const FLAVOR: &str = "REDLOCK_TEST_FLAVOR";
 const URLS: &str = "REDLOCK_TEST_URLS";
 const TIMES: usize = 20;
@@ -25,7 +25,8 @@ fn runtime(flavor: &str) -> Runtime {
     }
 }
 
-/// What `#[tokio::main]` makes of a `main` that leaves with `?` between a lock and its release.
+/// Does the same as a `main` under `#[tokio::main]` that returns with `?` between a lock and its
+/// release.
 fn program(flavor: &str) {
     let urls = env::var(URLS).unwrap();
     let main = async {
@@ -74,7 +75,7 @@ async fn leaves_no_key(test: &str, flavor: &str) {
     let servers = RedisServers::start(5).unwrap();
     for time in 1..=TIMES {
         run_program(test, flavor, &servers);
-        // The servers read what is in their sockets; the program has ended.
+        // The servers read the data in their sockets after the program has exited.
         eventually(&format!("no key is left, time {time} of {TIMES}"), || {
             servers.iter().all(|server| keys(server).is_empty())
         })
@@ -103,7 +104,7 @@ fn a_guard_dropped_at_the_end_of_a_main_on_many_threads_is_released() {
     runtime("").block_on(leaves_no_key(test, "multi_thread"));
 }
 
-/// A panic is a way out, too.
+/// A panic also drops the guard.
 #[test]
 fn a_guard_dropped_by_a_panic_is_released() {
     for flavor in ["current_thread", "multi_thread"] {

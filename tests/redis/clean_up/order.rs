@@ -27,8 +27,8 @@ async fn a_late_acquire_is_followed_by_its_release() {
     no_key_is_left(&servers).await;
 }
 
-/// The request is on an old connection and arrives when the release has been acknowledged on the
-/// new one: it must not be carried out any more.
+/// The request on the old connection arrives after the release was acknowledged on the new one, so
+/// it must not be executed any longer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_acquire_that_arrives_after_the_reconnect_is_not_carried_out() {
     let server = RedisServer::start().unwrap();

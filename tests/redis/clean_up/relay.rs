@@ -37,7 +37,7 @@ impl Relay {
         self.held.send_replace(true);
     }
 
-    /// Delivers what was kept, and returns when that is in the master's hands.
+    /// Delivers the held bytes, and returns once the master has them.
     pub(crate) async fn deliver(&self) {
         self.held.send_replace(false);
         self.delivered.acquire().await.unwrap().forget();
@@ -77,13 +77,13 @@ async fn relay(listener: TcpListener, port: u16, first: First) {
 impl First {
     async fn forward(mut self, mut client: OwnedReadHalf, mut server: OwnedWriteHalf) {
         let mut bytes = vec![0; 16 * 1024];
-        // An error is an end, too: what was read before it is on its way all the same.
+        // An error is also an end: the bytes read before it are on their way.
         while let Ok(length @ 1..) = client.read(&mut bytes).await {
             let kept = *self.held.borrow();
             if self.held.wait_for(|held| !held).await.is_err() {
                 return;
             }
-            // The master may have hung up in the meantime; that is what some tests are for.
+            // The master may have closed the connection, which some tests expect.
             let _ = server.write_all(&bytes[..length]).await;
             if kept {
                 self.delivered.add_permits(1);

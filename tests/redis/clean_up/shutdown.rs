@@ -92,7 +92,7 @@ async fn a_lock_that_is_held_is_lost_and_its_keys_are_named() {
     let refused = guard.extend(secs(30)).await.unwrap_err();
     let ExtendError::Lost(_) = refused else { panic!("{refused}") };
     assert!(in_time(guard.release()).await.is_err(), "nothing is left that could release it");
-    // The work under it may not have noticed yet.
+    // The work under the lock may not have noticed yet.
     assert!(servers.iter().all(|server| !keys(server).is_empty()));
 }
 

@@ -1,4 +1,4 @@
-//! Acquires that were given up because masters were silent, and masters that come back.
+//! Acquires that were abandoned because masters were silent, and the return of those masters.
 
 use redlock_quorum::{AcquireError, Redlock, Verdict};
 use redlock_testkit::{RedisServer, RedisServers};
@@ -11,8 +11,8 @@ async fn handle_that_gives_up_early(servers: &RedisServers) -> Redlock {
     redlock
 }
 
-/// Waits until the handle has given up its connections to so many masters: it does not wait for
-/// them any more then, it knows.
+/// Waits until the handle has closed its connections to this many masters. After that, it knows
+/// that they are down and no longer waits for them.
 async fn connections_are_given_up(redlock: &Redlock, count: usize) {
     let given_up = async {
         loop {

@@ -1,4 +1,4 @@
-//! What becomes of a connection to a real server, as the node reports it.
+//! The states of a connection to a real server, as the node reports them.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -33,7 +33,7 @@ async fn one_that_was_closed_for_being_idle_is_made_again_at_once() {
 async fn a_server_that_is_full_says_so() {
     let server = server([]);
     server.command(&["CONFIG", "SET", "maxclients", "1"]).unwrap();
-    // The server may not have noticed yet that the connections before this one have ended.
+    // The server may not have noticed yet that the earlier connections have ended.
     let other = poll("the server is full", || {
         let mut other = TcpStream::connect(server.name()).ok()?;
         other.write_all(b"PING\r\n").ok()?;

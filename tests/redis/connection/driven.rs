@@ -10,7 +10,7 @@ use redlock_testkit::lab::{PATIENCE, Report, in_time};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 
-/// A node that is driven.
+/// A driven node.
 pub(crate) struct Driven {
     node: Arc<RedisNode>,
     clock: Clock,
@@ -21,12 +21,12 @@ pub(crate) struct Driven {
 }
 
 impl Driven {
-    /// A node that knows of no namespace.
+    /// Creates a node without a prefix.
     pub(crate) fn start(url: &str) -> Self {
         Self::with(url, &RedisSetup::new(Clock::system(), PATIENCE))
     }
 
-    /// A node with a namespace.
+    /// Creates a node with a prefix.
     pub(crate) fn within(url: &str, prefix: &str) -> Self {
         let mut setup = RedisSetup::new(Clock::system(), PATIENCE);
         setup.namespace = Some(prefix.as_bytes().into());

@@ -9,7 +9,7 @@ use crate::lab::{
     patient, said, secs, value, warm_up,
 };
 
-/// What keeps this master from voting, once all of them have answered.
+/// Returns why this master does not vote, once all masters have answered.
 async fn unknown_at(guard: &redlock_quorum::Guard, server: &RedisServer) -> String {
     in_time(guard.settled()).await;
     match said(&guard.votes(), &server.name()) {
@@ -66,7 +66,8 @@ async fn keys_of_another_type_on_a_quorum_refuse_the_lock() {
     let AcquireError::Held { .. } = refused else { panic!("{refused}") };
 }
 
-/// What is not ours needs no release: or every attempt on such a key would be remembered for ever.
+/// A foreign key needs no release. Otherwise every attempt on such a key would be remembered
+/// forever.
 #[tokio::test]
 async fn no_release_is_kept_for_a_key_of_another_type() {
     let servers = masters();
@@ -120,7 +121,7 @@ async fn a_master_that_becomes_a_replica_is_not_admitted_until_it_is_a_master_ag
     no_key_is_left(&servers).await;
 }
 
-/// A lease does not count on what a replica holds.
+/// A key on a replica does not extend the validity of a lease.
 #[tokio::test]
 async fn a_lock_ends_when_a_quorum_of_its_masters_become_replicas() {
     let servers = masters();
@@ -172,7 +173,7 @@ async fn the_right_password_opens() {
     no_key_is_left(&servers).await;
 }
 
-/// The twins of a handle whose masters are these.
+/// Returns the number of duplicate addresses that the handle has found.
 async fn twins(redlock: &Redlock) -> usize {
     let refused = in_time(redlock.try_lock("twins").into_future()).await.unwrap_err();
     let AcquireError::NoQuorum { .. } = &refused else { panic!("{refused}") };
@@ -196,7 +197,7 @@ async fn three_ways_to_one_server_are_no_majority() {
         proxies.push(redlock_testkit::FaultProxy::before(&server).await.unwrap());
     }
     let redlock = hasty(crate::lab::urls_of(&proxies)).build().unwrap();
-    // Those that are not connected yet are no twins.
+    // Addresses that are not connected yet are not known to be duplicates.
     let begun = Instant::now();
     while twins(&redlock).await < 2 {
         assert!(begun.elapsed() < PATIENCE);

@@ -29,7 +29,7 @@ async fn gives_the_lock(redlock: &Redlock, key: &str) {
     timeout(BOUND, guard.release()).await.unwrap().unwrap();
 }
 
-/// Without a majority there must be an error that says which masters have not answered.
+/// Without a majority, the error must show which masters have not answered.
 async fn gives_no_quorum(redlock: &Redlock, servers: &RedisServers, dead: u32, key: &str) {
     let refused = timeout(BOUND, redlock.try_lock(key)).await.unwrap().unwrap_err();
     let AcquireError::NoQuorum { votes, .. } = &refused else { panic!("{refused}") };
@@ -55,7 +55,7 @@ async fn every_set_of_killed_masters_gives_the_lock_or_no_quorum() {
     let mut handles = Vec::new();
     for (dead, changed) in every_set() {
         if dead == 0 {
-            // Where it begins: nothing has changed yet.
+            // At the start, nothing has changed yet.
         } else if dead & 1 << changed != 0 {
             servers[changed].kill();
         } else {
@@ -64,7 +64,7 @@ async fn every_set_of_killed_masters_gives_the_lock_or_no_quorum() {
         }
         let redlock = patient(servers.urls()).build().unwrap();
         judge(&redlock, &servers, dead).await;
-        // It goes on sending releases that are not acknowledged.
+        // It continues to send unacknowledged releases.
         handles.push(redlock);
     }
     no_key_is_left(&servers).await;
@@ -77,7 +77,7 @@ async fn every_set_of_paused_masters_gives_the_lock_or_no_quorum() {
     warm_up(&redlock, &servers).await;
     for (dead, changed) in every_set() {
         if dead == 0 {
-            // Where it begins: nothing has changed yet.
+            // At the start, nothing has changed yet.
         } else if dead & 1 << changed != 0 {
             servers[changed].pause().unwrap();
         } else {
@@ -106,8 +106,8 @@ async fn median(redlock: &Redlock) -> Duration {
 async fn two_silent_masters_of_five_are_not_waited_for() {
     let servers = masters();
     let node_timeout = secs(1);
-    // The connections to silent masters must not be given up: it would be known then that they
-    // are down, and such a master is not waited for.
+    // The connections to silent masters must stay open. Otherwise the client would know that they
+    // are down, and would not wait for them.
     let builder = patient(servers.urls()).ttl(secs(10)).connect_timeout(secs(600));
     let redlock = builder.node_timeout(node_timeout).build().unwrap();
     warm_up(&redlock, &servers).await;

@@ -1,4 +1,4 @@
-//! Other people's locks respect ours and we respect theirs: the plain `SET NX PX` and the
+//! Locks of other clients and ours exclude each other: the plain `SET NX PX` and the
 //! compare-and-delete of the Redis page, sent by `redis-cli`. Needs `redis-server` and `redis-cli`
 //! on the PATH.
 
@@ -19,7 +19,7 @@ else
     return 0
 end"#;
 
-/// What `redis-cli` prints for one command.
+/// Returns the output of `redis-cli` for one command.
 fn cli(server: &RedisServer, words: &[&str]) -> String {
     let port = server.port().to_string();
     let output = Command::new("redis-cli")

@@ -20,7 +20,7 @@ const HANDLES: usize = 5;
 const CONTENDERS: usize = 50;
 const SECTIONS_EACH: usize = 2;
 
-/// What only one contender may touch at a time.
+/// A section that only one contender may enter at a time.
 struct Section {
     inside: AtomicUsize,
     /// Read and written in two steps, as a careless program would.
@@ -74,7 +74,7 @@ impl Contest {
                 log.granted(&token, clock.now().saturating_add(guard.remaining()));
                 section.work().await;
                 log.released(&token);
-                // A slow machine may not confirm it in time: the history is what counts.
+                // A slow machine may not confirm it in time. The history shows the result.
                 let _ = guard.release().await;
             }
         });

@@ -63,7 +63,7 @@ async fn hold(guard: Guard, clock: &Clock, log: &Contender) {
     let longest = if rand::random_range(0..4) == 0 { 1_500 } else { 50 };
     let end = Instant::now() + ms(rand::random_range(0..longest));
     loop {
-        // The clock is read first: what is said then is no later than what is believed.
+        // The clock is read first, so the recorded time is not later than the believed one.
         let now = clock.now();
         match guard.check() {
             Ok(()) => log.granted(&token, now.saturating_add(guard.remaining())),
@@ -76,7 +76,7 @@ async fn hold(guard: Guard, clock: &Clock, log: &Contender) {
     }
     log.released(&token);
     if rand::random() {
-        // Whether it is confirmed is not asked here.
+        // This test does not check the confirmation.
         let _ = guard.release().await;
     }
 }

@@ -100,7 +100,7 @@ async fn releasing_what_a_stranger_has_taken_says_that_it_was_not_ours() {
     assert!(servers.iter().all(|server| is_strangers(server, "taken")));
 }
 
-/// The late request of an earlier attempt is not ours any more, though we have sent it.
+/// The late request of an earlier attempt is no longer ours, although we sent it.
 #[tokio::test]
 async fn a_key_of_our_own_from_before_makes_no_holder_and_blocks_one_master_for_its_life() {
     let servers = masters();

@@ -1,4 +1,4 @@
-//! What is made of locks, on real servers.
+//! Recipes, on real servers.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -50,7 +50,8 @@ async fn threads_that_enter_their_locks_again_exclude_each_other() {
     no_key_is_left(&servers).await;
 }
 
-/// A reader of the depth keeps nothing: the last guard that is released waits for the release.
+/// A reader of the depth holds nothing, so the release of the last guard waits for the release of
+/// the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_of_the_last_guard_is_waited_for_though_others_look_at_the_depth() {
     let server = RedisServer::start().unwrap();
@@ -92,7 +93,7 @@ async fn masters_hear_nothing_of_a_lock_that_is_entered_again() {
     no_key_is_left(&servers).await;
 }
 
-/// Threads with a handle of their own each, and sets that overlap in every order.
+/// Each thread has its own handle, and the sets overlap in every order.
 #[tokio::test(flavor = "multi_thread")]
 async fn sets_that_overlap_are_all_served_and_exclude_each_other() {
     const ACCOUNTS: usize = 4;

@@ -1,4 +1,4 @@
-//! Ballots on a real server that cannot do all that is asked.
+//! Ballots on a real server that cannot execute all requests.
 
 use redlock_core::admission::{AdmissionOp, AdmissionReply, Init, Nonce, Record};
 use redlock_core::{Answer, Ballot, Balloted, Bid, Cause, Member, Op, Token, Verdict};
@@ -10,7 +10,7 @@ use crate::connection::driven::Driven;
 const PREFIX: &str = "locks:";
 const KEY: &[u8] = b"locks:orders:42";
 
-/// A server that was admitted, and a node of it.
+/// An admitted server, and a node for it.
 struct Lab {
     node: Driven,
     server: RedisServer,
@@ -74,7 +74,7 @@ fn accepted() -> Answer {
     Answer::granted().with_ballot(Balloted::Accepted)
 }
 
-/// The error in an answer, where there is one.
+/// Returns the error in an answer.
 fn error(answer: &Answer) -> &str {
     match &answer.verdict {
         Verdict::Unknown(Cause::ErrorReply(error)) => error,
@@ -158,7 +158,7 @@ async fn scripts_that_are_forgotten_do_not_matter_to_ballots() {
     assert_eq!(lab.fenced(KEY, &ours, 3).await, accepted());
 }
 
-/// No key is made by asking whether ballots are taken, nor by one for a set that is not there.
+/// Neither the test for ballot support nor a ballot for a missing set creates a key.
 #[tokio::test]
 async fn ballots_make_no_keys() {
     let server = RedisServer::with(&ServerOptions::new().brand_new()).unwrap();

@@ -14,7 +14,7 @@ use crate::lab::{in_time, ms, secs};
 /// Nothing listens there.
 const DEAD: &str = "redis://127.0.0.1:1";
 
-/// The handle of the lab has read other clocks than one that comes now.
+/// The handle of the lock has read other clocks than a new handle.
 async fn are_in_order(lab: &Lab, tape: &Tape) {
     tape.visit(&lab.redlock).await;
     tape.visit(&newcomer(&lab.servers)).await;
@@ -83,7 +83,7 @@ async fn contend(redlock: Redlock, tape: Arc<Tape>) {
     }
 }
 
-/// One handle each has connected while the clocks were an hour behind, right, and an hour ahead.
+/// One handle each connected while the clocks were an hour behind, right, and an hour ahead.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn contenders_that_have_read_clocks_two_hours_apart_get_tokens_in_order() {
     let (lab, tape) = (Lab::new().await, Arc::new(Tape::default()));
@@ -100,8 +100,8 @@ async fn contenders_that_have_read_clocks_two_hours_apart_get_tokens_in_order() 
     in_time(contenders.join_all()).await;
 }
 
-/// Its floor is what tells it of a ballot that it accepted and forgot: the only other master that
-/// knows of it is dead when it counts, and no clock is ahead of it.
+/// Only its floor shows the ballot that it accepted and forgot. The only other master with that
+/// ballot is dead, and no clock is ahead of it.
 #[tokio::test]
 async fn a_master_that_forgot_knows_what_it_accepted_when_it_votes_again() {
     let (lab, tape) = (Lab::new().await, Tape::default());
@@ -113,7 +113,7 @@ async fn a_master_that_forgot_knows_what_it_accepted_when_it_votes_again() {
     (0..3).for_each(|place| lab.set_ahead(place, 0));
     let begun = std::time::Instant::now();
     lab.restart_empty(0);
-    // A handle begins a quarantine when it is asked for a lock.
+    // A handle starts a quarantine when it requests a lock.
     lab.redlock.lock("another").await.unwrap().release().await.unwrap();
     super::until(&lab.redlock, 0, redlock_quorum::Standing::Admitted).await;
     assert!(begun.elapsed() >= LENGTH, "{:?}", begun.elapsed());

@@ -1,4 +1,4 @@
-//! Servers that end all connections every few milliseconds, amid ballots that are refused.
+//! Servers that close all connections every few milliseconds, while ballots are refused.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -41,7 +41,7 @@ async fn contend(redlock: Redlock, tape: Arc<Tape>) {
         let Ok(guard) = redlock.lock(KEY).wait(ms(100)).await else { continue };
         tape.note(&contender, &guard);
         if rand::random() {
-            // Whether it is confirmed is not asked here.
+            // This test does not check the confirmation.
             let _ = guard.release().await;
         }
     }

@@ -63,8 +63,8 @@ impl CutOff {
         Self { clocks, servers, guard, tape, quarantine, ttl, _proxies: proxies }
     }
 
-    /// A majority dies and comes back with nothing, and with clocks an hour behind. None when the
-    /// first lock was over before.
+    /// Restarts a majority empty, with clocks an hour behind. `None` if the first lock ended
+    /// before.
     fn lose(self) -> Option<Self> {
         (0..MASTERS).for_each(|place| self.clocks.set(place, -HOUR));
         for server in &self.servers[..2] {
@@ -91,8 +91,8 @@ impl CutOff {
     }
 }
 
-/// No master that votes knows of a clock that was right: the ballots of the master that stayed are
-/// all there is.
+/// No voting master has had a correct clock, so only the ballots of the master that stayed are
+/// left.
 #[tokio::test]
 async fn a_majority_that_forgot_makes_no_second_holder_and_no_smaller_token() {
     outlived(async |ttl| {
@@ -107,7 +107,8 @@ async fn a_majority_that_forgot_makes_no_second_holder_and_no_smaller_token() {
     .await;
 }
 
-/// What the test above shows can be seen, and no order of tokens is promised.
+/// Without a quarantine, the fault that the test above excludes does occur, and the order of tokens
+/// is not promised.
 #[tokio::test]
 async fn without_a_quarantine_a_second_holder_has_a_smaller_token() {
     outlived(async |ttl| {
@@ -150,7 +151,7 @@ async fn flushed_under_a_held_lock(flushed: usize) {
     tape.visit(&newcomer(&servers)).await;
 }
 
-/// It has ballots of the time when it was saved, under a name that nobody asks for any more.
+/// It has old ballots, under a name that no client queries any longer.
 #[tokio::test]
 async fn a_master_with_an_old_snapshot_accepts_nothing_until_it_is_admitted() {
     let ((servers, redlock), tape) = (admitted(MASTERS).await, Tape::default());

@@ -22,7 +22,7 @@ use crate::lab::{in_time, secs, text};
 
 const KEY: &str = "orders:42";
 
-/// The tokens of one resource that were handed out, and when each was asked for.
+/// The tokens handed out for one resource, and when each was requested.
 struct Tape {
     clock: Clock,
     history: Arc<History>,
@@ -47,7 +47,7 @@ impl Tape {
         Ok(guard)
     }
 
-    /// A new contender asks for a lock.
+    /// Records that a new contender requests a lock.
     fn begin(&self) -> Contender {
         let contender = self.history.contender(self.locks.fetch_add(1, Relaxed), KEY);
         contender.invoke();
@@ -61,7 +61,7 @@ impl Tape {
         self.last.fetch_max(token, Relaxed);
     }
 
-    /// A lock that is given up at once.
+    /// Acquires a lock and releases it immediately.
     async fn visit(&self, redlock: &Redlock) {
         let guard = self.lock(redlock).await.unwrap();
         in_time(guard.release()).await.unwrap();
@@ -86,7 +86,7 @@ impl Drop for Tape {
     }
 }
 
-/// A handle that was never asked before.
+/// Creates a handle without earlier requests.
 fn newcomer(servers: &[RedisServer]) -> Redlock {
     handle_on(servers.iter().map(RedisServer::url)).build().unwrap()
 }

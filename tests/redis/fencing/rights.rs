@@ -1,4 +1,4 @@
-//! Users that may not do all that ballots need.
+//! Users without all the rights that ballots need.
 
 use redlock_core::{Cause, Verdict, WhyNot};
 use redlock_quorum::{AcquireError, Redlock, RedlockBuilder};
@@ -8,7 +8,7 @@ use super::{KEY, Tape, sets};
 use crate::admission::{admitted, handle_on, run};
 use crate::lab::{in_time, secs};
 
-/// A handle of a user that may do everything but this, on masters that are admitted.
+/// Creates a handle of a user with all rights except this one, on admitted masters.
 async fn without(right: &str) -> (RedisServers, RedlockBuilder) {
     let (servers, _) = admitted(3).await;
     let right = format!("-{right}");
@@ -45,8 +45,8 @@ async fn without_the_right_to_send_ballots_there_are_plain_locks_and_no_others()
     serves(&builder.fencing(false).build().unwrap()).await;
 }
 
-/// A ballot that is accepted at once needs no score. One that is not is a vote that does not count,
-/// and the error says which right is missing.
+/// A ballot that is accepted immediately needs no score. A refused ballot is not a vote, and the
+/// error shows the missing right.
 #[tokio::test]
 async fn without_the_right_to_read_scores_only_ballots_that_are_accepted_at_once_count() {
     let (servers, builder) = without("zscore").await;

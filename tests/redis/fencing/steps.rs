@@ -11,7 +11,7 @@ fn on_all(servers: &RedisServers, words: &[&str]) {
     servers.iter().for_each(|server| run(server, words));
 }
 
-/// A lock that is extended, with something done between all of its steps.
+/// Runs a lock with an extension, and calls `between` between all of its steps.
 async fn steps(redlock: &Redlock, tape: &Tape, between: impl Fn()) {
     between();
     let guard = tape.lock(redlock).await.unwrap();
@@ -51,7 +51,7 @@ async fn with_memory_full_what_is_held_is_extended_and_released_and_the_next_loc
     tape.visit(&redlock).await;
 }
 
-/// The right to send ballots is asked for with the connection: a full memory says nothing about it.
+/// The right to send ballots is tested with the connection, and full memory does not affect that.
 #[tokio::test]
 async fn a_client_that_comes_while_memory_is_full_gets_locks_when_there_is_some() {
     let ((servers, redlock), tape) = (admitted(3).await, Tape::default());

@@ -52,7 +52,8 @@ async fn a_plain_client_and_a_fenced_one_exclude_each_other() {
     let between = plain.lock(KEY).await.unwrap();
     assert_eq!((between.fencing_token(), between.hold().fencing_token()), (None, None));
     assert_eq!(between.into_lease().fencing_token, None);
-    // It is released by its token alone, so that nothing but time could tell it from another.
+    // It is released only by its token, so that only its time could distinguish it from another
+    // lock.
     for server in servers.iter() {
         server.command(&["DEL", KEY]).unwrap();
     }
@@ -108,7 +109,7 @@ impl Other {
     }
 }
 
-/// What is protected: it sees whether two are inside at one moment, and notes all tokens.
+/// The protected section. It notices two holders at the same time, and records all tokens.
 #[derive(Default)]
 struct Room {
     is_taken: AtomicBool,

@@ -1,4 +1,5 @@
-//! Real connections on a runtime that no thread blocks on any more: another one takes them over.
+//! Real connections on a runtime that no thread drives any longer, which another runtime takes
+//! over.
 
 use std::future::{Future, IntoFuture};
 use std::thread;
@@ -27,8 +28,8 @@ fn idling(servers: &RedisServers, ttl: u64) -> (Runtime, Redlock, Guard) {
 /// Less than a third of the TTL, after which a keeper would have to do with it.
 const SOON: Duration = secs(9);
 
-/// On another runtime, and soon: a driver that does not work is taken over after 100 ms, and its
-/// connections are made anew.
+/// Runs it on another runtime within a time limit. A driver that makes no progress is taken over
+/// after 100 ms, and its connections are made again.
 fn soon<F: Future>(future: F) -> F::Output {
     let begun = Instant::now();
     let output = runtime().block_on(in_time(future));
@@ -74,7 +75,7 @@ fn a_holder_that_only_waits_for_the_loss_keeps_the_lease() {
     });
 }
 
-/// How many calls it takes until brand-new masters vote, whose quarantine takes 4.4 s. Each call
+/// Returns how many calls it takes until new masters vote, whose quarantine takes 4.4 s. Each call
 /// runs on `runtime`, or on a new one.
 fn calls_until_masters_vote(runtime: Option<&Runtime>, pause: Duration) -> usize {
     let servers = RedisServers::with(3, &ServerOptions::new().brand_new()).unwrap();
@@ -97,8 +98,7 @@ fn calls_until_masters_vote(runtime: Option<&Runtime>, pause: Duration) -> usize
     calls
 }
 
-/// No task goes on when a call has returned: what is done for masters that do not vote is done
-/// within calls.
+/// No task continues after a call has returned, so admission makes progress only within calls.
 #[test]
 fn calls_on_new_runtimes_end_a_quarantine() {
     let calls = calls_until_masters_vote(None, ms(100));
@@ -111,7 +111,7 @@ fn calls_on_a_runtime_that_idles_in_between_end_a_quarantine() {
     assert!(calls > 1, "the first calls come too early: {calls}");
 }
 
-/// The runtime that idled is used again: its callers go on where the driver is now.
+/// The idle runtime is used again, and its callers continue with the driver's present runtime.
 #[test]
 fn runtimes_that_take_turns_are_both_served() {
     let servers = masters();

@@ -91,8 +91,8 @@ async fn max_hold_ends_the_extensions_and_not_the_lease() {
     let held = start.elapsed();
     assert_eq!(lost.reason, LostReason::MaxHold);
     assert!(held > secs(7), "it was not extended: {held:?}");
-    // It would be held for ever without a limit, so any end shows it.
-    // Nobody releases it: it is left to expire.
+    // Without a limit it would be held forever, so any end shows the limit. No client releases it,
+    // and it expires.
     no_key_is_left(&servers).await;
 }
 
@@ -122,7 +122,7 @@ async fn a_stop_margin_ends_the_lock_before_its_keys() {
     no_key_is_left(&servers).await;
 }
 
-/// How many copies a lock has at once that is asked for on all masters.
+/// Returns how many copies a lock has at first that is requested on all masters.
 async fn with_all(redlock: &Redlock) -> usize {
     let guard = redlock.lock("all").min_copies(5).await.unwrap();
     let copies = guard.copies();
@@ -137,7 +137,7 @@ async fn min_copies_waits_a_little_for_a_slow_master_and_no_longer() {
     let proxies = servers.proxied().await.unwrap();
     let redlock = patient(urls_of(&proxies)).node_timeout(NODE_TIMEOUT).build().unwrap();
     warm_up(&redlock, &servers).await;
-    // All are slow, so the grace is long; one is slower.
+    // All are slow, so the extra wait is long, and one is slower.
     proxies.iter().for_each(|proxy| proxy.delay(Direction::ToClient, ms(600)));
     proxies[4].delay(Direction::ToClient, ms(700));
     // A busy machine may use the grace up.
@@ -145,7 +145,8 @@ async fn min_copies_waits_a_little_for_a_slow_master_and_no_longer() {
     while with_all(&redlock).await < 5 {
         assert!(Instant::now() < deadline, "it does not wait for the slowest");
     }
-    // One that does not answer at all costs the grace, and the lock is acquired without it.
+    // A master that does not answer at all uses up the extra wait, and the lock is acquired without
+    // it.
     proxies[4].hold(Direction::ToClient);
     let start = Instant::now();
     let guard = redlock.lock("four").min_copies(5).await.unwrap();
@@ -176,7 +177,7 @@ async fn an_extension_makes_the_lock_longer_and_never_shorter() {
     no_key_is_left(&servers).await;
 }
 
-/// A keeper that goes on after its guard would set the key again.
+/// Extensions that continue after the guard is dropped would set the key again.
 #[tokio::test]
 async fn nothing_is_kept_once_the_guard_is_gone() {
     let servers = masters();

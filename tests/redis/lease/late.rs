@@ -55,8 +55,8 @@ async fn late_answers_to_one_attempt_do_not_count_for_the_next() {
     assert!(ours.count() >= 3, "it holds a quorum in its own name");
 }
 
-/// A grant that was asked for with a short life does not come to live longer because the lock was
-/// extended before it was known.
+/// A grant with a short expiry does not become valid for longer because the lock was extended
+/// before the grant was known.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_late_grant_counts_for_the_life_it_was_asked_for_and_no_longer() {
     let servers = masters();
@@ -64,7 +64,8 @@ async fn a_late_grant_counts_for_the_life_it_was_asked_for_and_no_longer() {
     proxies[3].hold(Direction::ToClient);
     servers[4].kill();
     let guard = redlock.lock("late").ttl(secs(2)).await.unwrap();
-    // The two that are to be no part of the extension: one is cut off, one keeps its grant back.
+    // The two masters without a part in the extension: one is cut off, and the grant of the other
+    // is held back.
     proxies[2].drop(Direction::Both);
     proxies[3].hold(Direction::ToServer);
     guard.extend(secs(30)).await.unwrap_err();

@@ -53,7 +53,7 @@ async fn a_lock_that_was_forgotten_is_neither_extended_nor_released() {
     let redlock = redlock.build().unwrap();
     let guard = everywhere(&redlock, "forgotten").await;
     guard.forget();
-    // A lock that was not had everywhere at once has been released, and tried again.
+    // A lock that was not granted on all masters at first was released and requested again.
     let touched = |server| calls(server, "pexpire") + calls(server, "del");
     let touches = || servers.iter().map(touched).collect::<Vec<_>>();
     let before_that = touches();
@@ -66,7 +66,7 @@ async fn a_lock_that_was_forgotten_is_neither_extended_nor_released() {
     assert_eq!(touches(), before_that, "it was extended or deleted");
 }
 
-/// A master that could not be asked when the lease was taken up may hold its key from before.
+/// A master that could not be reached during the resume may still have the key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_taken_up_is_released_on_masters_that_were_away_then() {
     let servers = masters();

@@ -1,4 +1,4 @@
-//! A lock that is lost: proven by the masters, and reported at once.
+//! A lost lock: the masters prove the loss, and it is reported immediately.
 
 use std::future::pending;
 
@@ -10,7 +10,7 @@ use crate::lab::{
     PATIENCE, everywhere, hasty, in_time, keys, masters, no_key_is_left, patient, secs, warm_up,
 };
 
-/// Three masters lose everything; the next extension of a lock of 30 s is ten seconds away.
+/// Three masters lose all data. The next extension of a lock of 30 s is ten seconds away.
 fn lose_a_quorum(servers: &[RedisServer]) {
     servers[..3].iter().for_each(RedisServer::kill);
     servers[..3].iter().for_each(|server| server.restart_empty().unwrap());
@@ -33,7 +33,7 @@ async fn three_masters_that_forget_everything_end_the_lock_at_once() {
     let guard = redlock.lock("lost").auto_extend(false).min_copies(5).await.unwrap();
     lose_a_quorum(&servers);
     is_not_ours_any_more(&guard).await;
-    // What is left of it is cleaned up all the same.
+    // Its remaining keys are still cleaned up.
     drop(guard);
     no_key_is_left(&servers).await;
 }

@@ -17,7 +17,7 @@ fn runtime() -> Runtime {
     Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
 }
 
-/// A guard whose driver worked on a runtime that is gone.
+/// Creates a guard whose driver ran on a runtime that is gone.
 fn orphan(redlock: &Redlock) -> Guard {
     let runtime = runtime();
     let guard = runtime.block_on(everywhere(redlock, "orphaned"));

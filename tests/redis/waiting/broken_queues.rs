@@ -1,5 +1,5 @@
-//! Queues that do not work: a key of another type is in their place, or a right is taken away. Those
-//! that wait do without.
+//! Broken queues: a key of another type is in their place, or a right is missing. Clients then wait
+//! without a queue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::lab::{in_time, ms, no_key_is_left, ordinary, secs};
 
-/// What makes every queue fail.
+/// The command that breaks every queue.
 const WRONG_TYPE: &[&str] = &["SET", "redlock-quorum:1:queue:wanted", "of another type"];
 
 /// Returns how many locks each of the handles got. All but the last one are at work when the queues

@@ -8,7 +8,7 @@ use redlock_testkit::{RedisServers, ServerOptions};
 use crate::lab::{eventually, everywhere, in_time, masters, ms};
 use crate::waiting::{POLL_EVERY, ROUNDS, two, wait, watches};
 
-/// Many keys are waited for on a server that remembers so many of them.
+/// Waits for many keys on a server that remembers that many keys.
 async fn wait_in_a_crowd(room: &str) {
     const KEYS: u64 = 20;
     let options = ServerOptions::new().arguments(["--tracking-table-max-keys", room]);
@@ -37,7 +37,8 @@ async fn a_tracking_table_that_overflows_costs_about_a_look_a_second_and_starves
     tokio::join!(wait_in_a_crowd("1"), wait_in_a_crowd("10"));
 }
 
-/// Servers with many keys report an expiry late: the remaining life that was read is what counts.
+/// Servers with many keys report an expiry late, so clients rely on the remaining time that they
+/// have read.
 #[tokio::test]
 async fn an_expiry_is_noticed_in_time_among_a_hundred_thousand_keys() {
     let servers = masters();
@@ -53,6 +54,6 @@ async fn an_expiry_is_noticed_in_time_among_a_hundred_thousand_keys() {
         late.push(granted.saturating_duration_since(expired));
     }
     late.sort();
-    // A look behind the first one would come half of that later, at least.
+    // A second look would come at least half of that later.
     assert!(late[ROUNDS / 2] < POLL_EVERY / 2, "{late:?}");
 }

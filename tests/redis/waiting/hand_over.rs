@@ -5,11 +5,11 @@ use redlock_testkit::RedisServers;
 
 use crate::lab::{calls, eventually, no_key_is_left, patient, warm_up};
 
-/// So many callers of one lease: its first holder, and one for each number behind its ballot.
+/// The number of callers of one lease: its first holder, and one for each number after its ballot.
 const CALLERS: u64 = 32;
 
-/// They change as fast as they can. A lease is handed on for 100 ms, so each time for which the
-/// machine stands still costs one more lease, and never a request for each caller.
+/// They take turns as fast as they can. A lease is passed on for 100 ms, so each stall of the
+/// machine costs one more lease, but never a request per caller.
 #[tokio::test]
 async fn callers_of_one_process_share_a_lease_and_each_has_a_token_of_its_own() {
     let servers = RedisServers::start(5).unwrap();

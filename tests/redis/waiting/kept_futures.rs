@@ -1,4 +1,4 @@
-//! A process that keeps futures which it does not poll any more, and one that waits beside it.
+//! A process that keeps futures without polling them, and another process that waits.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -9,7 +9,7 @@ use crate::lab::{in_time, masters, ms, patient, warm_up};
 
 /// Longer than the time after which the next caller of a holder looks for itself.
 const TTL: Duration = ms(1_200);
-/// Three leases, the pause after them, and a test run that stands still for a moment.
+/// Three leases, the pause after them, and a short stall of the test run.
 const LONGEST: Duration = ms(3 * 1_200 + 600 + 800);
 
 #[tokio::test]

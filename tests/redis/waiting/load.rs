@@ -1,4 +1,4 @@
-//! Many locks at once, and masters that deny, stand still or are busy meanwhile.
+//! Many locks at the same time, on masters that refuse, are paused or are busy.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::lab::{
     secs, text, warm_up,
 };
 
-/// Tasks that acquire and release locks of their own until this is dropped or ended.
+/// Tasks that acquire and release their own locks until this is dropped or ended.
 struct Workers {
     tasks: JoinSet<()>,
     is_over: Arc<AtomicBool>,
@@ -43,7 +43,7 @@ impl Workers {
         workers
     }
 
-    /// What a lock costs at present: the runtime of these tests has this thread and no other.
+    /// Returns the present cost of a lock. The runtime of these tests has only this thread.
     async fn cost(&self, over: Duration) -> Duration {
         let (locks, begun) = (self.locks.load(Ordering::Relaxed), thread_time());
         sleep(over).await;
@@ -132,8 +132,8 @@ async fn a_lock_is_held_though_one_master_is_busy() {
     no_key_is_left(&servers).await;
 }
 
-/// Each error reply to a release makes the next pause longer. A handle that is closed does not wait
-/// for the end of a pause when the key has expired meanwhile.
+/// Each error reply to a release makes the next pause longer. A shutdown does not wait for the end
+/// of a pause if the key has expired in the meantime.
 #[tokio::test]
 async fn keys_that_have_expired_are_neither_named_nor_waited_for() {
     let servers = masters();
@@ -157,7 +157,7 @@ fn only_key(unreleased: &Unreleased) -> &redlock_quorum::UnreleasedKey {
     &unreleased.keys()[0]
 }
 
-/// It sets the key when it wakes up, and not when it was asked to.
+/// It sets the key when it resumes, not when the request was sent.
 #[tokio::test]
 async fn a_key_in_the_buffer_of_a_master_that_stands_still_lives_from_its_wake_up() {
     let servers = masters();

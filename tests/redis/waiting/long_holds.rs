@@ -1,4 +1,4 @@
-//! A process that takes the lock again and again, and one that waits for it.
+//! A process that repeatedly acquires the lock, and another process that waits for it.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

@@ -54,7 +54,7 @@ impl Load {
                                 errors.fetch_add(1, Ordering::Relaxed);
                                 tokio::time::sleep(ms(50)).await;
                             }
-                            // The key of the last one that could not be released.
+                            // The key of the last holder, which could not be released.
                             Err(AcquireError::Held { .. }) => {}
                             Err(error) => panic!("{error}"),
                         }

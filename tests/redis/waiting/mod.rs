@@ -25,9 +25,10 @@ use crate::lab::{
     warm_up,
 };
 
-/// A head looks again after no less than this. What is served sooner was woken by something else.
+/// The first waiter looks again after no less than this. A waiter served sooner was woken by
+/// something else.
 pub(crate) const POLL_EVERY: Duration = ms(750);
-/// How often a test does what may be disturbed once by a machine that stood still.
+/// The number of repetitions of a test that a stalled machine may disturb once.
 pub(crate) const ROUNDS: usize = 5;
 
 /// A holder and a waiter, as two processes would be.
@@ -50,7 +51,7 @@ fn attempts(servers: &[RedisServer]) -> u64 {
     servers.iter().map(|server| calls(server, "set")).sum()
 }
 
-/// The masters at which some key is watched now, of those that answer.
+/// Returns the answering masters at which some key is watched.
 fn meeting_points(servers: &[RedisServer]) -> Vec<usize> {
     let is_one = |server: &RedisServer| {
         let stats: String = text(server, &["INFO", "stats"]);
@@ -93,8 +94,8 @@ async fn watches_needed(
     watches(servers) - before
 }
 
-/// Most rounds took so many looks. On a machine that stands still a look may fall into the
-/// hand-over, or its answer may come too late to count.
+/// Checks that most rounds took this many looks. On a stalled machine, a look may coincide with the
+/// release, or its answer may come too late.
 fn assert_mostly(needed: &[u64], expected: RangeInclusive<u64>) {
     let count = needed.iter().filter(|watches| expected.contains(watches)).count();
     assert!(count * 2 > ROUNDS, "{expected:?} looks are needed, and not {needed:?}");
@@ -157,7 +158,7 @@ async fn a_lock_that_stays_held_is_asked_for_less_and_less_often() {
     let waiting = watch(&waiter, &servers, "held").await;
     let (tried, watched) = (attempts(&servers), watches(&servers));
     eventually("it looks again and again", || watches(&servers) >= watched + 3).await;
-    // With each look the other masters are asked, too: an orphan at the meeting point stops nobody.
+    // Each look also queries the other masters, so an orphan at the meeting point stops no client.
     let tried = attempts(&servers) - tried;
     assert!(tried <= 4 * 5, "{tried} attempts");
     assert_eq!(meeting_points(&servers).len(), 1, "one master is looked at");
@@ -226,7 +227,7 @@ async fn without_tracking_waiters_try_again_and_again() {
     }
 }
 
-/// What happens to the master that a waiter watches.
+/// The fate of the master that a waiter watches.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Killed,

@@ -1,5 +1,5 @@
-//! Many processes that wait while too few masters vote: what that costs the masters that are left,
-//! and how soon the waiters are served when a quorum votes again.
+//! Many processes that wait while too few masters vote: the load on the remaining masters, and how
+//! soon the waiters are served once a quorum votes again.
 
 use std::time::Duration;
 
@@ -107,7 +107,7 @@ async fn waiters_without_a_quorum_cost_the_masters_that_are_left_little() {
     }
 }
 
-/// A machine that stands still for a moment disturbs one of the rounds.
+/// A short stall of the machine disturbs one of the rounds.
 #[tokio::test]
 async fn waiters_are_served_soon_after_a_quorum_votes_again() {
     for state in [Without::Stopped, Without::Replicas, Without::Memory] {

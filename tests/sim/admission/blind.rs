@@ -7,7 +7,8 @@ use redlock_testkit::SimNodes;
 use crate::admission::forgetting::{MAX_TTL, handle, other};
 use crate::arena::{RESOURCE, ms, settle};
 
-/// Three masters, of which one client has a lock that nobody ends, and another client of them.
+/// Starts three masters, on which one client has a lock that nothing ends, and another client of
+/// them.
 async fn held() -> (SimNodes, Redlock) {
     let masters = SimNodes::new(3, 0);
     masters.init(MAX_TTL);
@@ -36,7 +37,7 @@ async fn a_flush_that_a_report_has_read_makes_no_second_holder() {
     begins_quarantines(&masters, &second).await;
 }
 
-/// The records of the others are read because one master is to be put into quarantine.
+/// A client reads the records of the others because one master needs a quarantine.
 #[tokio::test(start_paused = true)]
 async fn a_flush_that_the_begin_of_a_quarantine_has_read_makes_no_second_holder() {
     let (masters, second) = held().await;
@@ -54,7 +55,7 @@ async fn a_flush_that_nobody_has_read_makes_no_second_holder() {
     begins_quarantines(&masters, &second).await;
 }
 
-/// No wait cures it, so none is waited out.
+/// Waiting does not help, so the request does not wait.
 #[tokio::test(start_paused = true)]
 async fn without_ballots_such_masters_do_not_vote_unless_the_quarantine_is_off() {
     let (masters, _) = held().await;

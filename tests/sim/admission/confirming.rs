@@ -10,8 +10,8 @@ use tokio::time::{sleep, timeout};
 use crate::admission::forgetting::{LENGTH, MAX_TTL, masters};
 use crate::arena::{RESOURCE, count, is_extend, ms, settle};
 
-/// Five masters, and a lock of the first, the third and the fourth. The second is in quarantine
-/// and has a copy, which does not count; the fifth is down.
+/// Starts five masters, and a lock on the first, the third and the fourth. The second is in
+/// quarantine and has a copy, which is not a vote, and the fifth is down.
 async fn held() -> (SimNodes, Redlock, Guard) {
     let (masters, redlock) = masters(5);
     redlock.status(RESOURCE).await;

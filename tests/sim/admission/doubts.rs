@@ -1,5 +1,5 @@
-//! Masters that say again and again that their data may be gone, as a server does whenever another
-//! of its databases is flushed: what the leases on them cost, and that a loss between is found.
+//! Masters that repeatedly report that their data may be gone, as a server does whenever another of
+//! its databases is flushed: the effect on their leases, and that an actual loss is noticed.
 
 use std::time::Duration;
 
@@ -72,8 +72,8 @@ async fn a_report_is_followed_by_a_look_and_by_one_extension_of_what_is_kept() {
     assert!(left.remaining() < remaining);
 }
 
-/// Each look is overtaken by the next report, so none of them proves anything: the copies do not
-/// count for longer because there are more reports.
+/// The next report overtakes each look, so no look proves anything. Copies do not stay valid for
+/// longer because there are more reports.
 #[tokio::test(start_paused = true)]
 async fn a_loss_behind_which_reports_do_not_end_is_known_in_time() {
     let (masters, _redlock, guards) = held(1).await;

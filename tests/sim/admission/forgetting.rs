@@ -23,7 +23,7 @@ pub(crate) fn handle(masters: &SimNodes) -> RedlockBuilder {
     crate::arena::handle(masters).max_ttl(MAX_TTL).quarantine(Quarantine::On)
 }
 
-/// So many masters that were admitted, and a handle on them.
+/// Starts this many admitted masters, and a handle on them.
 pub(crate) fn masters(n: usize) -> (SimNodes, Redlock) {
     let masters = SimNodes::new(n, 0);
     masters.init(MAX_TTL);
@@ -37,7 +37,7 @@ pub(crate) async fn full(redlock: &Redlock, masters: &SimNodes) -> Guard {
     guard
 }
 
-/// Another process, with connections of its own.
+/// Creates another process with its own connections.
 pub(crate) fn other(masters: &SimNodes) -> Redlock {
     handle(&masters.another_client()).build().unwrap()
 }
@@ -51,7 +51,7 @@ fn not_admitted(error: &AcquireError) -> Vec<String> {
     cause.collect()
 }
 
-// Who votes.
+// Voting masters.
 
 #[tokio::test(start_paused = true)]
 async fn masters_that_were_admitted_vote_at_once() {
@@ -94,7 +94,7 @@ async fn a_waiting_lock_is_served_when_the_quarantine_ends() {
     }
 }
 
-/// What it answers would come late, and counts for nothing.
+/// Its answer would come late, and is not a vote.
 #[tokio::test(start_paused = true)]
 async fn a_master_that_does_not_vote_is_not_waited_for() {
     let (masters, redlock) = masters(3);
@@ -137,7 +137,7 @@ async fn a_master_that_restarts_without_data_votes_again_after_the_length() {
     guard.release().await.unwrap();
 }
 
-/// The holder is cut off; a majority forgets.
+/// The holder is cut off, and a majority loses its data.
 #[tokio::test(start_paused = true)]
 async fn no_second_holder_comes_before_the_first_is_over() {
     for n in [1, 3, 5] {
@@ -175,7 +175,7 @@ async fn a_flush_of_a_majority_tells_a_connected_holder_and_admits_nobody() {
     assert_eq!(not_admitted(&error).len(), 3, "{error}");
 }
 
-/// What FLUSHDB of another database does: the push comes, and all is as it was.
+/// Simulates FLUSHDB of another database: the push arrives, and the data is unchanged.
 #[tokio::test(start_paused = true)]
 async fn a_push_that_proves_to_mean_nothing_ends_no_lease() {
     let (masters, redlock) = masters(3);
@@ -192,7 +192,7 @@ async fn a_push_that_proves_to_mean_nothing_ends_no_lease() {
     guard.release().await.unwrap();
 }
 
-/// What is asked behind the look counts as soon as that has shown that nothing is lost.
+/// Answers to requests after the look are valid as soon as it has shown that nothing is lost.
 #[tokio::test(start_paused = true)]
 async fn a_push_that_proves_to_mean_nothing_costs_no_attempt() {
     let (masters, redlock) = masters(3);
@@ -208,14 +208,15 @@ async fn a_push_that_proves_to_mean_nothing_costs_no_attempt() {
     redlock.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
 }
 
-/// The look behind a push is not answered: what the master has may be gone.
+/// The look after a push is not answered, so the data of the master may be gone.
 #[tokio::test(start_paused = true)]
 async fn copies_that_are_not_proven_in_time_are_disowned() {
     let (masters, redlock) = masters(3);
     keeps_copies_for(2 * NODE_TIMEOUT, &masters, &redlock).await;
 }
 
-/// No look proves anything there, but the extension that is sent at once: it has its own time.
+/// Without a quarantine no look proves anything, only the extension sent immediately, which has its
+/// own time limit.
 #[tokio::test(start_paused = true)]
 async fn without_a_quarantine_copies_are_to_be_confirmed_within_the_node_timeout() {
     let (masters, redlock) = crate::arena::trusting(3);
@@ -247,7 +248,7 @@ async fn a_master_whose_ballots_were_deleted_does_not_vote() {
     assert_eq!(guard.copies(), 3);
 }
 
-/// A lock of theirs comes too late, and what is asked of them for their admission does not.
+/// Locks on them come too late, but requests for their admission do not.
 #[tokio::test(start_paused = true)]
 async fn masters_that_are_far_away_are_looked_at_too() {
     let (masters, _) = masters(3);
@@ -262,7 +263,7 @@ async fn masters_that_are_far_away_are_looked_at_too() {
     assert!(masters[0].data().record.run.is_some(), "{:?}", masters[0].data().record);
 }
 
-/// A node of the user's own that tells nothing of a connection.
+/// A user's own node, which reports nothing about a connection.
 struct Mute;
 
 impl Node for Mute {
@@ -296,7 +297,7 @@ async fn a_node_that_never_reports_holds_no_quarantine_up() {
     redlock.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
 }
 
-/// The key of a lock that is given back would stay on the one master that has it.
+/// Otherwise the key of the released lock would stay on the only master that has it.
 #[tokio::test(start_paused = true)]
 async fn releases_do_not_wait_for_masters_that_may_come_to_vote() {
     let (masters, holder) = masters(3);
@@ -317,8 +318,8 @@ async fn releases_do_not_wait_for_masters_that_may_come_to_vote() {
     assert!(attempted.saturating_since(released) >= ms(20), "{log:?}");
 }
 
-/// A question what masters say is answered, also where the request for a lock was there before it;
-/// and a caller behind another one is answered when its own wait is over.
+/// A status query is answered even if a lock request preceded it. A caller that queues after
+/// another one is answered when its own wait is over.
 #[tokio::test(start_paused = true)]
 async fn questions_do_not_wait_for_masters_that_may_come_to_vote() {
     let masters = SimNodes::new(2, 0);
@@ -341,7 +342,7 @@ async fn questions_do_not_wait_for_masters_that_may_come_to_vote() {
     assert_eq!(took, [RedlockBuilder::CONNECT_TIMEOUT, ms(100), ms(10)]);
 }
 
-// What is said.
+// Messages.
 
 #[tokio::test(start_paused = true)]
 async fn status_shows_what_a_forgetful_master_has_and_counts_nothing_of_it() {
@@ -366,7 +367,7 @@ async fn status_shows_what_a_forgetful_master_has_and_counts_nothing_of_it() {
 #[tokio::test(start_paused = true)]
 async fn init_admits_new_masters_once_and_is_refused_after_a_restart() {
     let masters = SimNodes::new(3, 0);
-    // A quarantine takes longer than a call that is refused.
+    // A quarantine takes longer than a refused call.
     let redlock = handle(&masters).max_ttl(ms(10_000)).build().unwrap();
     let report = redlock.init().await.unwrap();
     assert!(report.floor.is_some());
@@ -391,7 +392,8 @@ async fn init_admits_new_masters_once_and_is_refused_after_a_restart() {
     assert!(took >= ms(3_000) && took < ms(3_200), "another may be at work: {took:?}");
 }
 
-/// Nobody should state that no lock is alive because another `init` takes its time.
+/// An operator should not have to confirm that no lock is held because another `init` takes its
+/// time.
 #[tokio::test(start_paused = true)]
 async fn init_waits_longer_while_a_master_is_being_looked_at() {
     let long = ms(10_000);
@@ -399,7 +401,7 @@ async fn init_waits_longer_while_a_master_is_being_looked_at() {
     masters.init(long);
     let redlock = handle(&masters).max_ttl(long).build().unwrap();
     full(&redlock, &masters).await.release().await.unwrap();
-    // It says that its data is gone, and what it is asked about that is lost.
+    // It reports that its data is gone, and the requests about that are lost.
     masters[1].lose_requests(true);
     masters[1].flush();
     masters[0].crash_and_restart(false);
@@ -512,7 +514,7 @@ async fn the_handles_own_max_ttl_counts_only_where_no_record_has_one() {
     for lock in locks() {
         lock.await.unwrap().release().await.unwrap();
     }
-    // Nobody can be asked.
+    // No master can be queried.
     masters.iter().for_each(|master| master.partition());
     for lock in locks() {
         let error = lock.await.unwrap_err();
@@ -520,7 +522,7 @@ async fn the_handles_own_max_ttl_counts_only_where_no_record_has_one() {
     }
 }
 
-/// A quarantine does not last as long as such a lease any more.
+/// A quarantine no longer lasts as long as such a lease.
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_is_longer_than_masters_allow_by_now_is_kept_by_shorter_extensions() {
     let (masters, redlock) = masters(3);
@@ -609,7 +611,7 @@ async fn a_second_end_that_may_take_longer_does_not_prolong_the_first() {
     assert!(redlock.stats().nodes.iter().all(|node| !node.is_up), "{:?}", redlock.stats());
 }
 
-/// Nobody waits for the first one any more: what is left of its time counts for nothing.
+/// No caller waits for the first one any longer, so the rest of its time has no effect.
 #[tokio::test(start_paused = true)]
 async fn an_end_that_was_given_up_does_not_shorten_the_next_one() {
     let (_masters, client, redlock) = unacknowledged_beside_a_step().await;

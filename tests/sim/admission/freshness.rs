@@ -1,4 +1,4 @@
-//! A handle that stays connected, and what it is told by nobody.
+//! A handle that stays connected, and changes that no message reports.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 use crate::admission::forgetting::{MAX_TTL, full, handle, masters, other};
 use crate::arena::{RESOURCE, heal, ms, partition, trusting_handle};
 
-/// Longer than what was read of a master is believed.
+/// Longer than a reading of a master is trusted.
 const STALE: Duration = ms(80_000);
 /// Longer than what a handle of these tests is given itself.
 const RAISED: Duration = ms(8_000);
@@ -39,7 +39,7 @@ async fn a_quarantine_is_as_long_as_a_max_ttl_that_was_raised_a_moment_ago() {
     assert_eq!(quarantine(&masters, 0).await, Some(8_000));
 }
 
-/// Those that can be asked have lost what they had.
+/// The reachable masters have lost their data.
 #[tokio::test(start_paused = true)]
 async fn a_quarantine_is_as_long_as_a_master_has_allowed_that_cannot_be_reached_any_more() {
     let masters = SimNodes::new(3, 0);
@@ -95,7 +95,7 @@ async fn ballots_that_were_deleted_are_noticed_without_a_new_connection() {
     guard.release().await.unwrap();
 }
 
-/// It goes on with what it has until then: one key excludes both kinds.
+/// It continues with its data until then, because one key excludes both kinds.
 #[tokio::test(start_paused = true)]
 async fn a_namespace_that_was_converted_is_noticed_without_a_new_connection() {
     let (masters, on) = masters(3);
@@ -116,16 +116,16 @@ async fn a_namespace_that_was_converted_is_noticed_without_a_new_connection() {
     );
 }
 
-/// What has a handle read what its masters are.
+/// Events after which a handle reads the state of its masters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Read {
     Nothing,
     NewConnection,
-    /// The look behind a push that proves to mean nothing.
+    /// The look after a push without a loss.
     Look,
 }
 
-/// What the first look of a handle would tell, 60 s behind its first lock.
+/// The first look of a handle, 60 s after its first lock, would show it.
 #[tokio::test(start_paused = true)]
 async fn a_master_that_was_looked_at_a_moment_ago_is_left_alone() {
     for read in [Read::Nothing, Read::NewConnection, Read::Look] {

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use crate::admission::forgetting::{full, masters, other};
 use crate::arena::{RESOURCE, ms};
 
-/// How a master is away whose record would show that the namespace is in use.
+/// The ways in which a master can be away whose record would show that the prefix is in use.
 const AWAY: [fn(&SimNode); 2] = [SimNode::hold, SimNode::down];
 
 fn back(master: &SimNode) {
@@ -18,8 +18,8 @@ fn back(master: &SimNode) {
     master.up();
 }
 
-/// The records of two are gone, as those of new masters are; the third one says that they are not
-/// new.
+/// The records of two are gone, like the records of new masters. The third one shows that they are
+/// not new.
 #[tokio::test(start_paused = true)]
 async fn an_init_that_cannot_read_one_of_the_records_writes_nothing_and_names_the_master() {
     for away in AWAY {
@@ -36,7 +36,7 @@ async fn an_init_that_cannot_read_one_of_the_records_writes_nothing_and_names_th
         assert!(text.contains(&named) && text.contains("nothing was written"), "{text}");
         assert!(masters[..2].iter().all(|master| master.data() == Default::default()));
         stranger.try_lock(RESOURCE).await.unwrap_err();
-        // A person knows more.
+        // An operator knows more.
         let again = Init { again: true, ..Init::default() };
         let report = stranger.init_with(again).await.unwrap();
         assert!(report.nodes[..2].iter().all(|node| node.now == Standing::Admitted));
@@ -44,7 +44,7 @@ async fn an_init_that_cannot_read_one_of_the_records_writes_nothing_and_names_th
     }
 }
 
-/// What the third one allows is known three seconds after the quarantine of the others has begun.
+/// The limit of the third one is known three seconds after the quarantine of the others started.
 #[tokio::test(start_paused = true)]
 async fn a_quarantine_lasts_as_long_as_a_master_allows_that_came_back_later() {
     let masters = SimNodes::new(3, 0);

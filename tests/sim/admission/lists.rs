@@ -1,4 +1,5 @@
-//! A handle whose list of masters does not fit the recorded set, and one that runs while it changes.
+//! A handle whose list of masters does not fit the recorded set, and a handle that runs while the
+//! set changes.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use crate::admission::forgetting::MAX_TTL;
 use crate::arena::{RESOURCE, ms};
 
-/// Longer than what was read of a master is believed.
+/// Longer than a reading of a master is trusted.
 const STALE: Duration = ms(80_000);
 const AGAIN: Init = Init { again: true, floor: None, far_floor: false };
 
@@ -107,7 +108,7 @@ async fn running_clients_learn_of_a_set_and_keep_what_they_hold() {
     assert_eq!(three.list_warning(), None);
 }
 
-/// Two sets differ while `init` writes, for a moment: it may pass, so it is waited for.
+/// Two sets differ for a moment while `init` writes. This may pass, so callers wait.
 #[tokio::test(start_paused = true)]
 async fn callers_wait_while_the_sets_differ() {
     let masters = five();

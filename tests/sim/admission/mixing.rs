@@ -1,4 +1,4 @@
-//! Clients without quarantine: beside those that have one, and what a push means to them.
+//! Clients without a quarantine: together with clients that have one, and their reaction to a push.
 
 use redlock_core::WhyNot;
 use redlock_core::admission::Record;
@@ -42,7 +42,7 @@ async fn init_again_converts_a_namespace_either_way() {
     assert!(masters.iter().all(|master| master.data().off.is_none()));
 }
 
-/// A handle that was asked for no lock writes nothing, and learns of the others all the same.
+/// A handle without lock requests writes nothing, and still learns of the others.
 #[tokio::test(start_paused = true)]
 async fn what_only_reads_says_that_clients_without_quarantine_use_a_namespace() {
     let masters = SimNodes::new(3, 0);
@@ -68,7 +68,7 @@ fn shows_its_use(data: &Data) -> bool {
     data.record == Record::default() && data.sets.is_empty() && data.off.is_some()
 }
 
-/// It is removed beside the first attempt, and costs that one nothing.
+/// It is removed during the first attempt, at no cost for that attempt.
 #[tokio::test(start_paused = true)]
 async fn a_handle_without_quarantine_removes_a_record_that_was_never_admitted() {
     let masters = SimNodes::new(3, 0);
@@ -97,7 +97,7 @@ async fn a_plain_handle_without_quarantine_is_seen_by_those_that_have_one() {
     off.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
 }
 
-/// A master that restarted empty, of a namespace with a quarantine, is no place for it.
+/// A master that restarted empty, under a prefix with a quarantine, must not be written to.
 #[tokio::test(start_paused = true)]
 async fn a_plain_handle_that_refuses_a_namespace_leaves_nothing_on_any_master() {
     let (masters, on) = masters(3);
@@ -109,7 +109,7 @@ async fn a_plain_handle_that_refuses_a_namespace_leaves_nothing_on_any_master() 
     assert!(masters.iter().all(|master| master.data().off.is_none()));
 }
 
-/// A push came; each master has what it had, or not.
+/// After a push, each master has its previous data, or none.
 async fn copies_after_a_push(is_lost: bool, answers: bool) -> usize {
     let (masters, redlock) = trusting(3);
     let guard = full(&redlock, &masters).await;

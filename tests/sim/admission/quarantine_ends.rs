@@ -1,5 +1,5 @@
-//! What is said of the end of a quarantine holds, for clients that stay and for those that live a
-//! moment.
+//! The announced end of a quarantine is correct, for clients that stay connected and for clients
+//! that connect only briefly.
 
 use redlock_quorum::AcquireError;
 use redlock_testkit::SimNodes;

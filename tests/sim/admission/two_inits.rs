@@ -1,4 +1,4 @@
-//! Several calls of `init` at once that give masters another `max_ttl`.
+//! Several parallel calls of `init` that set another `max_ttl`.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const AGAIN: Init = Init { again: true, floor: None, far_floor: false };
 
 type Said = Result<(), InitError>;
 
-/// One call: what it was to write, what it said, and when it was under way.
+/// One call: the value it should write, its result, and when it ran.
 struct Call {
     max_ttl: u64,
     said: Said,
@@ -26,7 +26,7 @@ struct Call {
     ended: Instant,
 }
 
-/// What each master allows.
+/// Returns the limit of each master.
 fn held(masters: &SimNodes) -> Vec<Option<u64>> {
     masters.iter().map(|master| master.data().record.max_ttl).collect()
 }
@@ -35,8 +35,8 @@ fn are(held: &[Option<u64>], max_ttl: u64) -> bool {
     held.iter().all(|held| *held == Some(max_ttl))
 }
 
-/// A client of its own far from some masters, whose requests and replies take any time up to
-/// `delay_max`.
+/// Runs a call by a separate client far from some masters, whose requests and replies take any time
+/// up to `delay_max`.
 fn call(
     masters: &SimNodes,
     max_ttl: u64,
@@ -46,7 +46,7 @@ fn call(
 ) -> JoinHandle<Call> {
     let client = masters.another_client();
     for master in client.iter() {
-        // What is watched takes some time.
+        // The watched requests take some time.
         let mut delay = || ms(1)..=ms(chance.random_range(1..=delay_max));
         master.delay(delay(), delay());
     }
@@ -63,7 +63,7 @@ fn call(
     })
 }
 
-/// What the masters allowed, and when, from now on, at each millisecond.
+/// Returns the limits of the masters from now on, at each millisecond.
 async fn watched(
     masters: &SimNodes,
     calls: &[JoinHandle<Call>],

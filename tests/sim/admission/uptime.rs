@@ -1,5 +1,5 @@
-//! A handle that stays for weeks beside handles that come for one lock each, on masters whose
-//! clocks drift and are stepped: how many of their locks need a second ballot.
+//! A handle that stays connected for weeks, together with handles that come for one lock each, on
+//! masters whose clocks drift and are stepped: how many of their locks need a second ballot.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use tokio::time::sleep;
 use crate::arena::{TTL, admitted, handle, ms};
 use crate::seeds;
 
-/// The variable that says for how many days the handle stays: 30 for a month.
+/// The variable with the number of days for which the handle stays, such as 30 for a month.
 const DAYS: &str = "REDLOCK_DAYS";
 const DAYS_DEFAULT: u64 = 2;
 const DAY: Duration = ms(24 * 3_600_000);
 
-/// Between two locks, when there is no burst.
+/// The longest pause between two locks outside a burst.
 const PAUSE_MAX: Duration = ms(600_000);
 /// Between two locks of a burst.
 const SHORT_MAX: Duration = ms(1_000);
@@ -29,7 +29,7 @@ const BURST_EVERY: u32 = 12;
 const STEP_EVERY: u32 = 100;
 const RESOURCES: [&str; 5] = ["a", "b", "c", "d", "e"];
 
-/// What the clocks of five masters do.
+/// The behavior of the clocks of five masters.
 struct Clocks {
     /// Seconds of each in one second.
     rates: [f64; 5],
@@ -108,7 +108,8 @@ impl<'a> Uptime<'a> {
         sleep(ms(self.chance.random_range(1..=longest))).await;
     }
 
-    /// A lock of one of the resources, whose token is larger than the one before.
+    /// Acquires a lock on one of the resources, and checks that its token is larger than the
+    /// previous one.
     async fn lock(&mut self, redlock: &Redlock) {
         let resource = self.chance.random_range(0..RESOURCES.len());
         let guard = redlock.try_lock(RESOURCES[resource]).await.unwrap();
@@ -118,7 +119,7 @@ impl<'a> Uptime<'a> {
         guard.release().await.unwrap();
     }
 
-    /// The handle that stays takes a lock, and one that comes for it takes another.
+    /// The handle that stays acquires a lock, and a new handle acquires another.
     async fn turn(&mut self, pause: Duration) {
         self.pause(pause).await;
         let staying = self.staying.clone();
@@ -200,8 +201,8 @@ fn of_a_hundred_locks_99_have_one_ballot_while_clocks_are_stepped() {
     assert_cheap("all are stepped", &Clocks { rates, steps: Steps::All(500) });
 }
 
-/// Between two readings of TIME the handle that stays is then up to 750 ms apart from one that
-/// comes, and learns that anew in each burst.
+/// Between two readings of TIME, the handle that stays differs from a new handle by up to 750 ms,
+/// and learns that again in each burst.
 #[test]
 fn where_all_clocks_drift_by_a_hundredth_a_burst_has_two_second_ballots_at_most() {
     for (what, rates) in [

@@ -12,7 +12,7 @@ use crate::admission::forgetting::{LENGTH, handle, masters, other};
 use crate::arena::{RESOURCE, is_asking, ms, settle};
 
 const SEEDS: u64 = 10;
-/// The widest spread behind a wake-up, and some time for the attempt.
+/// The widest spread after a wake-up, and some time for the attempt.
 const WOKEN: Duration = ms(60);
 
 fn acquires(master: &SimNode) -> usize {
@@ -72,7 +72,7 @@ async fn a_master_that_comes_back_beside_three_in_quarantine_of_five_leads_to_no
     waiting.abort();
 }
 
-/// Nothing is sent to masters that are away, and they may be back at any time.
+/// Nothing is sent to unreachable masters, and they may return at any time.
 #[tokio::test(start_paused = true)]
 async fn while_masters_are_merely_away_attempts_go_on_as_they_did() {
     let (masters, redlock) = masters(3);
@@ -97,14 +97,14 @@ async fn a_step_that_is_refused_for_good_ends_a_wait_at_once() {
         sleep(ms(300)).await;
         masters.iter().for_each(|master| master.error_replies(Some("NOPERM no")));
         assert!(!waiting.is_finished(), "memory may be freed");
-        // The masters are looked at a second after they were.
+        // The client looks at the masters one second after the previous look.
         let error = timeout(ms(700) + WOKEN, waiting).await.unwrap().unwrap().unwrap_err();
         assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
         assert!(error.to_string().contains("NOPERM"), "{error}");
     }
 }
 
-/// The end of a wait is no matter of when the next attempt is due.
+/// The end of a wait does not depend on the time of the next attempt.
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_is_shorter_than_a_quarantine_ends_in_its_time() {
     for wait in [ms(1), ms(500), ms(1_234), LENGTH - ms(100)] {
@@ -119,7 +119,7 @@ async fn a_wait_that_is_shorter_than_a_quarantine_ends_in_its_time() {
     }
 }
 
-/// What a step failed for before the request may be cured: the next step shows it.
+/// The failure of an earlier step may have been fixed, as the next step shows.
 #[tokio::test(start_paused = true)]
 async fn what_was_refused_before_a_request_ends_no_wait() {
     let masters = SimNodes::new(3, 0);
@@ -144,7 +144,7 @@ async fn what_was_refused_in_a_former_life_ends_no_wait() {
     assert_eq!(other(&masters).init().await.unwrap().admitted(), 3);
     let guard = redlock.lock(RESOURCE).wait_forever().await.unwrap();
     guard.release().await.unwrap();
-    // What it is asked about its data is lost.
+    // The query about its data is lost.
     masters[0].lose_requests(true);
     masters.iter().for_each(|master| master.flush());
     settle().await;

@@ -1,4 +1,4 @@
-//! What is said where a peer, or a state of the masters, weakens what admission promises.
+//! Warnings about a peer, or a state of the masters, that weakens the guarantees of admission.
 
 use redlock_testkit::SimNodes;
 use tracing::level_filters::LevelFilter;
@@ -46,7 +46,7 @@ async fn by_clock(forgetful: usize) -> usize {
 async fn a_floor_that_rests_on_clocks_is_reported() {
     assert_eq!(by_clock(1).await, 0, "two others are admitted");
     assert!(by_clock(2).await > 0);
-    // N = 1: there is no other.
+    // N = 1: there is no other master.
     let (log, _recording) = Log::begin(LevelFilter::WARN);
     let alone = SimNodes::new(1, 0);
     let redlock = handle(&alone).build().unwrap();

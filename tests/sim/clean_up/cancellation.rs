@@ -27,7 +27,7 @@ async fn drop_after<F: Future>(future: F, polls: usize) -> bool {
         left -= 1;
         match future.as_mut().poll(cx) {
             Poll::Ready(_) => Poll::Ready(true),
-            // The last poll was in vain: it is dropped at once, not when it would be woken.
+            // This was the last poll, so the future is dropped now rather than at its wake-up.
             Poll::Pending if left == 0 => Poll::Ready(false),
             Poll::Pending => Poll::Pending,
         }
@@ -45,11 +45,12 @@ fn troubled(seed: u64) -> (SimNodes, Redlock) {
     (masters, builder.build().unwrap())
 }
 
-/// All is well again: within a second there is no key left, and the next one gets the lock.
+/// Checks that all faults have passed: within a second there is no key left, and the next client
+/// gets the lock.
 async fn assert_clean(masters: &SimNodes, redlock: &Redlock) {
     let_go(masters);
     heal(masters);
-    // What is on its way must arrive before its absence says anything.
+    // Messages on their way must arrive before their absence shows anything.
     sleep(NODE_TIMEOUT).await;
     until_free(masters, ms(1_000)).await;
     let guard = redlock.try_lock(RESOURCE).await.unwrap();
@@ -168,7 +169,7 @@ async fn work_under_a_lock_that_is_dropped_at_any_poll_leaves_nothing() {
     }
 }
 
-/// Whatever became of the first call, the second returns what is so.
+/// Whatever happened to the first call, the second one returns the actual state.
 #[tokio::test(start_paused = true)]
 async fn a_closing_that_is_dropped_at_any_poll_goes_on() {
     for (polls, is_healed) in [(0, true), (0, false), (1, true), (1, false)] {

@@ -94,7 +94,7 @@ async fn the_keys_of_a_lock_that_was_lost_are_named_until_they_have_expired() {
     }
 }
 
-/// They are sent in batches, so that a master that is back has time for others, too.
+/// They are sent in batches, so that a returning master has time for other requests.
 #[tokio::test(start_paused = true)]
 async fn thousands_of_releases_are_sent_again_within_moments() {
     let (masters, _) = masters(3);
@@ -110,7 +110,7 @@ async fn thousands_of_releases_are_sent_again_within_moments() {
     assert!(took < ms(300), "{took:?}");
 }
 
-/// What one master may leave unacknowledged.
+/// The maximum number of unacknowledged releases per master.
 const LIMIT: usize = 10_000;
 
 /// Two locks more than one of three masters may leave unacknowledged, dropped, while it does not

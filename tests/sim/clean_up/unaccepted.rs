@@ -1,4 +1,5 @@
-//! Locks that were won for a caller that does not take them: its future is not polled any more.
+//! Locks that were won for a caller that does not take them, because its future is no longer
+//! polled.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -18,8 +19,8 @@ async fn poll_once<F: Future + Unpin>(mut future: F) -> Poll<F::Output> {
     poll_fn(|cx| Poll::Ready(Pin::new(&mut future).poll(cx))).await
 }
 
-/// Asks for the lock, which is held, and lets the holder release it: the lock is won, and the
-/// future is not polled meanwhile.
+/// Requests the lock while it is held, and lets the holder release it. The lock is won, and the
+/// future is not polled.
 async fn won<F>(mut asking: F, holder: Guard)
 where
     F: Future<Output = Result<Guard, AcquireError>> + Unpin,
@@ -30,7 +31,7 @@ where
     sleep(ms(20)).await;
 }
 
-/// How many times the masters granted the lock, without being asked for it again by its holder.
+/// Returns how many times the masters granted the lock to a new token.
 fn tokens(masters: &SimNodes) -> usize {
     let granted = acquires(&masters[0]).into_iter().filter(|one| one.2 == Verdict::Granted);
     granted.count()
@@ -82,7 +83,7 @@ async fn a_lock_that_is_taken_late_is_extended_from_then_on() {
     }
 }
 
-/// Its holder may go on with it.
+/// Its holder may continue with it.
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_was_resumed_for_nobody_is_left_to_its_holder() {
     let (masters, redlock) = masters(3);
@@ -97,7 +98,7 @@ async fn a_lease_that_was_resumed_for_nobody_is_left_to_its_holder() {
     assert!(matches!(late, ExtendError::TooLate { .. }), "{late}");
 }
 
-/// A master says that its data may be gone, and proves that it is not.
+/// A master reports that its data may be gone, and then shows that it is not.
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_nobody_takes_is_not_extended_behind_a_report_either() {
     let (masters, redlock) = masters(3);

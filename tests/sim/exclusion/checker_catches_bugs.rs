@@ -19,13 +19,13 @@ const LENGTH: Duration = Duration::from_secs(30);
 const CONTENDERS: usize = 3;
 const RESOURCE: &str = "orders:42";
 
-/// What a locker without a flaw must survive: two of five masters in trouble, replies as late as
-/// the node timeout, clocks that jump by as much as the guard.
+/// The faults that a correct locker must survive: two of five masters with a fault, replies as late
+/// as the node timeout, clocks that jump by as much as the guard.
 fn nemesis(seed: u64) -> Nemesis {
     Nemesis::new(seed).at_most(2).delay_max(NODE_TIMEOUT / 2).clock_step_max(GUARD)
 }
 
-/// What is left of a campaign.
+/// The result of a campaign.
 struct Outcome {
     history: Vec<Record>,
     masters: SimNodes,
@@ -82,7 +82,7 @@ async fn contend(locker: Locker, log: Contender, clock: Clock, mut rng: StdRng) 
     }
 }
 
-/// The seed that showed the flaw. There is no seed to replay when none did.
+/// Returns the seed that showed the flaw. If none does, there is no seed to replay.
 fn caught(flaw: Option<Flaw>, nemesis: impl Fn(u64) -> Nemesis) -> u64 {
     for seed in 0..SEEDS {
         let run = async { campaign(seed, flaw, nemesis(seed)).await.judge().await };
@@ -164,13 +164,13 @@ fn a_reused_token_without_clean_up_is_caught() {
     caught(Some(Flaw::ReusesItsToken), nemesis);
 }
 
-/// What no locker survives without a quarantine: masters that forget.
+/// Without a quarantine, no locker survives masters that lose data.
 #[test]
 fn masters_that_forget_break_even_a_locker_without_a_flaw() {
     caught(None, |seed| nemesis(seed).faults([Fault::KillAndLoseData, Fault::Partition]));
 }
 
-/// What no locker survives at all: clocks that jump by more than the guard on many masters.
+/// No locker survives clocks that jump by more than the guard on many masters.
 #[test]
 fn clocks_that_jump_further_than_the_guard_break_even_a_locker_without_a_flaw() {
     caught(None, |seed| nemesis(seed).faults([Fault::ClockStep]).clock_step_max(TTL * 2));

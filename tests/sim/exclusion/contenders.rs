@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 use crate::arena::{GUARD, RESOURCE, TTL, handle, ms};
 use crate::exclusion::traffic;
 
-/// What a campaign is made of.
+/// The parameters of a campaign.
 #[derive(Clone, Copy)]
 pub(crate) struct Campaign {
     pub(crate) masters: usize,
@@ -28,14 +28,14 @@ pub(crate) struct Campaign {
     pub(crate) quarantine: Quarantine,
 }
 
-/// What came of it.
+/// The result of a campaign.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     /// Claims that the checker judged.
     pub(crate) claims: usize,
     /// Fencing tokens that it judged.
     pub(crate) tokens: usize,
-    /// How often a lease was handed on.
+    /// How often a lease was passed on.
     pub(crate) handed_over: u64,
     /// When each began and ended, as text: equal for equal runs.
     pub(crate) story: Vec<String>,
@@ -113,8 +113,8 @@ struct Worker {
     /// That of the locks of its process.
     label: String,
     grants: usize,
-    /// Masters may forget: a holder has fewer copies than it knows, and is the only one all the
-    /// same.
+    /// Masters may lose data: a holder has fewer copies than it knows, and is still the only
+    /// holder.
     may_lose: bool,
 }
 
@@ -153,7 +153,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Asks for the lock in one of the ways in which people do; some lose their patience.
+    /// Requests the lock in one of the ways that users have. Some give up.
     async fn acquire(&mut self) -> Option<Guard> {
         let request = self.request();
         if self.rng.random_bool(0.1) {
@@ -173,7 +173,7 @@ impl Worker {
         }
     }
 
-    /// Uses the lock for a while, and stops in one of the ways in which people do.
+    /// Uses the lock for a while, and stops in one of the ways that users have.
     async fn hold(&mut self, guard: Guard) -> anyhow::Result<()> {
         self.grants += 1;
         let token = format!("{}-{}", self.number, self.grants);
@@ -181,7 +181,7 @@ impl Worker {
         for _ in 0..self.rng.random_range(0..6) {
             let pause = self.up_to(600);
             if self.rng.random_bool(0.3) {
-                // The process stands still: nothing is polled, and the clock goes on.
+                // The process is paused: nothing is polled, and the clock continues.
                 sleep(pause).await;
             } else {
                 let _ = timeout(pause, guard.lost()).await;
@@ -227,7 +227,7 @@ impl Worker {
 
     async fn part(&mut self, guard: Guard, token: &str) {
         match self.rng.random_range(0..8) {
-            // To the others it is dead: its claim stands to its end.
+            // To the others it is dead, so its claim lasts until its end.
             0 => guard.forget(),
             1 => {
                 self.log.released(token);

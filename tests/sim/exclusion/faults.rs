@@ -15,9 +15,8 @@ use crate::arena::{
 use crate::exclusion::contenders::Campaign;
 use crate::seeds;
 
-/// One lock held, and a second client that wants it, both without a quarantine: what is shown is
-/// what copies, clocks and keys are worth by themselves. Says whether the checker finds two
-/// holders.
+/// One held lock, and a second client that wants it, both without a quarantine. This shows the
+/// effect of copies, clocks and keys alone. Returns whether the checker finds two holders.
 struct Duel {
     masters: SimNodes,
     history: Arc<History>,
@@ -156,7 +155,7 @@ async fn a_reply_held_for_longer_than_the_ttl_is_no_grant_any_more() {
     assert_eq!(copies(&masters), 0);
 }
 
-/// A grant that comes after its attempt was given up is no part of the next attempt.
+/// A grant that arrives after its attempt was abandoned is not part of the next attempt.
 #[tokio::test(start_paused = true)]
 async fn grants_of_a_lost_attempt_never_count_for_the_next() {
     let (masters, redlock) = masters(3);
@@ -209,8 +208,8 @@ async fn a_master_turned_replica_does_not_count_for_a_lease_any_more() {
     assert_eq!(guard.check().unwrap_err().reason, LostReason::NotOurs);
 }
 
-/// A replica says so on a new connection, and nothing is asked of it from then on: what it
-/// confirmed as a master must not go on counting.
+/// A replica shows its role on a new connection, and gets no more requests. Its confirmations as a
+/// master must not stay valid.
 #[tokio::test(start_paused = true)]
 async fn masters_that_come_back_as_replicas_do_not_count_for_a_lease_any_more() {
     let (masters, redlock) = masters(5);
@@ -276,7 +275,7 @@ async fn one_more_clock_that_jumps_further_than_the_guard_makes_two_holders() {
 #[tokio::test(start_paused = true)]
 async fn one_more_master_that_loses_its_keys_makes_two_holders() {
     for (without, broken) in [(&[][..], 3), (&[0], 2), (&[0, 1], 1)] {
-        // What an eviction or a FLUSHALL does: the process goes on, and the key is gone.
+        // Simulates an eviction or a FLUSHALL: the process continues, and the key is gone.
         let duel = Duel::begin(without).await;
         duel.masters[2..2 + broken].iter().for_each(|master| master.flush());
         assert_two_holders(duel.end().await);
@@ -322,7 +321,7 @@ const LONG: Campaign = Campaign {
     quarantine: Quarantine::Off,
 };
 
-/// Runs campaigns until one shows two holders. There is no seed to replay when none does.
+/// Runs campaigns until one shows two holders. If none does, there is no seed to replay.
 fn assert_caught(seeds: u64, nemesis: impl Fn(u64) -> Nemesis) {
     let found = (0..seeds).find_map(|seed| {
         let outcome = seeds::simulate(LONG.run(seed, &nemesis(seed)));

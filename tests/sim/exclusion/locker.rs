@@ -14,7 +14,7 @@ pub(crate) const TTL: Duration = Duration::from_millis(1_000);
 pub(crate) const GUARD: Duration = Duration::from_millis(100);
 pub(crate) const NODE_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// What a locker does wrong.
+/// The flaw of a locker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
     /// Half of the masters, rounded down, is enough for it.
@@ -23,13 +23,13 @@ pub(crate) enum Flaw {
     CountsUnknown,
     /// It deletes whatever key is there.
     ReleasesWithoutCompare,
-    /// It counts the validity from when the replies came.
+    /// Its validity starts with the replies.
     ValidityFromReplies,
-    /// It counts the full TTL plus what only Redis is to know of.
+    /// Its validity is the full TTL plus the extra time that only the masters should add.
     ValidityWithGuard,
-    /// It extends a lease that has run out, and sets keys again that are gone.
+    /// It extends an expired lease, and sets missing keys again.
     RevivesWhatIsGone,
-    /// It uses one token for ever, takes its own keys of before for grants, and never cleans up.
+    /// It uses one token forever, takes its own earlier keys as grants, and never cleans up.
     ReusesItsToken,
 }
 
@@ -49,7 +49,7 @@ struct Votes(UnboundedSender<Vote>);
 
 impl Sink for Votes {
     fn vote(&self, vote: Vote) {
-        // Nothing may be waiting any more.
+        // The receiver may be gone.
         let _ = self.0.send(vote);
     }
 
@@ -107,7 +107,7 @@ impl Locker {
         }
     }
 
-    /// Asks all masters, and takes what they answer within the node timeout.
+    /// Sends a request to all masters, and returns the answers within the node timeout.
     async fn ask(&self, op: &Op) -> Vec<Answer> {
         let (sender, mut votes) = unbounded_channel();
         let sink: Arc<dyn Sink> = Arc::new(Votes(sender));

@@ -77,8 +77,8 @@ fn a_majority_in_trouble_costs_time_and_never_two_holders() {
     );
 }
 
-/// Masters that forget, as many as there are and at any moment, beside all the other faults. The
-/// same campaigns without quarantine show two holders: `faults.rs`.
+/// Any number of masters lose data at any time, with all other faults. The same campaigns without a
+/// quarantine show two holders: `faults.rs`.
 #[test]
 fn masters_that_forget_have_one_holder_at_a_time() {
     const FORGETFUL: Campaign = Campaign { quarantine: Quarantine::On, ..FIVE };

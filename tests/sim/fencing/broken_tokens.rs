@@ -1,9 +1,9 @@
-//! Schemes for fencing tokens that break: the checker must catch them. Each runs on a locker that
-//! has no flaw but its tokens.
+//! Broken schemes for fencing tokens, which the checker must catch. Each runs on a locker whose
+//! only flaw is its tokens.
 //!
-//! What a scheme keeps on a master is a counter that grows with each grant there. It is read from
-//! the master's own log, so that it is changed when the master carries out the request, whenever
-//! its answer comes.
+//! A scheme keeps a counter on a master that grows with each grant there. The counter is read from
+//! the master's own log, so it changes when the master executes the request, whenever the answer
+//! arrives.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -43,7 +43,7 @@ enum Scheme {
 #[derive(Default)]
 struct Counter {
     value: u64,
-    /// What it was with the grant to each token.
+    /// The counter after the grant to each token.
     granted: HashMap<String, u64>,
     /// How much of the log was counted.
     read: usize,
@@ -116,8 +116,8 @@ impl Scheme {
     }
 }
 
-/// Clocks step; a request takes so long at times that locks are held and released before it
-/// arrives.
+/// Clocks are stepped, and a request sometimes takes so long that locks are held and released
+/// before it arrives.
 fn nemesis(seed: u64) -> Nemesis {
     Nemesis::new(seed).at_most(1).faults([Fault::ClockStep]).clock_step_max(GUARD)
 }
@@ -172,8 +172,8 @@ async fn contend(
     }
 }
 
-/// What the checker said, by the first seed that shows it. There is no seed to replay where none
-/// does.
+/// Returns the checker's result for the first seed that shows the flaw. If none does, there is no
+/// seed to replay.
 fn caught(scheme: Scheme) -> Box<Disorder> {
     for seed in 0..SEEDS {
         let history = seeds::simulate(campaign(seed, scheme));
@@ -203,7 +203,7 @@ fn the_time_of_servers_is_caught() {
     assert_ne!(caught(Scheme::ServerTime).rule, TokenRule::Unique, "clocks step back");
 }
 
-/// The three schemes are told apart from one that is right.
+/// The checker accepts a correct scheme, unlike the three broken ones.
 #[test]
 fn a_history_with_growing_tokens_passes() {
     let mut history = seeds::simulate(campaign(0, Scheme::Maximum));

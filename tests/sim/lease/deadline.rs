@@ -1,4 +1,4 @@
-//! What the driver has decided for a lease, and its holder has seen the end before it is sent.
+//! Decisions of the driver about a lease whose holder has seen the end before they are sent.
 
 use std::sync::{Arc, Mutex};
 
@@ -38,7 +38,7 @@ impl Node for Manual {
 }
 
 impl Manual {
-    /// Answers what it was asked first.
+    /// Answers the first open request.
     fn answer(&self, answer: Answer, read_at: Instant) {
         let (_, slot) = self.asked.lock().unwrap().remove(0);
         slot.cast_at(answer, read_at);
@@ -49,7 +49,7 @@ impl Manual {
         self.asked.lock().unwrap().retain(|(verb, _)| !is_meant(verb));
     }
 
-    /// What it was asked and has not answered.
+    /// Returns the open requests.
     fn open(&self) -> Vec<Verb> {
         self.asked.lock().unwrap().iter().map(|(verb, _)| *verb).collect()
     }
@@ -71,7 +71,7 @@ async fn held(clock: &Clock) -> (Vec<Arc<Manual>>, Redlock, Arc<Guard>) {
     (masters, redlock, Arc::new(locking.await.unwrap().unwrap()))
 }
 
-/// The last answer to an extension was read in time, and is looked at when the holder knows by its
+/// The last answer to an extension was read in time, but is processed after the holder knows by its
 /// own clock that the lease is over.
 #[tokio::test(start_paused = true)]
 async fn no_key_is_set_again_once_the_holder_has_seen_the_end() {
@@ -101,7 +101,7 @@ async fn callers_of_the_same_process_ask_as_soon_as_the_driver_learns_of_the_end
     let _waiting = tokio::spawn(redlock.lock(RESOURCE).wait_forever().into_future());
     sleep(guard.remaining() - ms(8)).await;
     let asked = |verb: &Verb| matches!(verb, Verb::Acquire { .. } | Verb::Watch);
-    // What it asked meanwhile was not answered.
+    // Its requests in the meantime were not answered.
     masters.iter().for_each(|master| master.drop_all(asked));
     let holder = guard.clone();
     let _extending = tokio::spawn(async move { holder.extend(TTL).await });

@@ -1,4 +1,4 @@
-//! The end of a lease: exact, by the holder's own clock, and for ever.
+//! The end of a lease is exact, final, and decided by the holder's own clock.
 
 use std::time::Duration;
 
@@ -184,8 +184,8 @@ async fn a_guard_that_waited_too_long_for_its_caller_is_not_handed_out() {
     until_free(&masters, ms(5)).await;
 }
 
-/// Masters that confirm the later deadline lose their data: those that wait were set for the later
-/// one.
+/// Masters that confirm the later deadline lose their data, when waiting callers were set for the
+/// later deadline.
 #[tokio::test(start_paused = true)]
 async fn the_loss_is_noticed_when_the_deadline_moves_earlier() {
     let (masters, redlock) = masters(3);

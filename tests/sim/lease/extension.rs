@@ -72,7 +72,8 @@ async fn a_majority_whose_replies_are_lost_ends_the_lease_at_its_deadline_and_no
     let end = ended(&guard).await;
     assert!(matches!(end, Ended::Lost(lost) if lost.reason == LostReason::NotExtended));
     assert_eq!(masters.clock().now().saturating_since(begin), VALIDITY);
-    // A master that has not answered is not asked again: nothing overtakes on its connection.
+    // A master that has not answered is not queried again, because requests on its connection keep
+    // their order.
     let asked: Vec<_> = masters.iter().map(|master| count(master, is_extend)).collect();
     assert_eq!(asked[..3], [1; 3]);
     assert!(asked[3..].iter().all(|asked| *asked > 1), "it was tried until the end: {asked:?}");
@@ -105,7 +106,7 @@ async fn an_extension_on_less_than_a_quorum_moves_nothing_and_shortens_nothing()
     let error = guard.extend(TTL).await.unwrap_err();
     assert!(matches!(error, ExtendError::NoQuorum { .. }), "{error}");
     assert_eq!(guard.remaining(), VALIDITY - ms(250));
-    // The third one comes late, and counts for what it is: from when it was sent.
+    // The third answer is late, and valid from the time of its request.
     let_go(&masters[2..3]);
     sleep(ms(1)).await;
     assert_eq!(guard.remaining(), VALIDITY - ms(51));

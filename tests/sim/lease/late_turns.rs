@@ -1,4 +1,4 @@
-//! A driver that gets to run late. What it did not look at yet is not late for that.
+//! A driver that runs late. Unprocessed input does not become late by that.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -18,7 +18,7 @@ use crate::arena::{NODE_TIMEOUT, RESOURCE, TTL, count, masters, ms};
 
 /// The time from when a request is written to when its answer can be read.
 const AWAY: Duration = ms(20);
-/// How long the process stands still.
+/// The length of the pause.
 const STOPPED: Duration = ms(60);
 
 /// A master that grants everything. As with a socket, a request leaves when the link is polled, and
@@ -95,7 +95,7 @@ async fn poll_once<F: Future + Unpin>(mut future: F) -> Poll<F::Output> {
 
 /// Time passes, and the runtime does not look at anything.
 async fn stand_still() {
-    // The clock is moved by the first poll; the second would wait for the runtime.
+    // The first poll moves the clock. The second one would wait for the runtime.
     let _ = poll_once(pin!(advance(STOPPED))).await;
 }
 
@@ -109,7 +109,8 @@ async fn let_others_run() {
     .await;
 }
 
-/// In a task of its own: a runtime looks at everything before it polls what it blocks on.
+/// Runs in a separate task, because a runtime processes all events before it polls the blocked-on
+/// future.
 async fn in_a_task(test: impl Future<Output = ()> + Send + 'static) {
     tokio::spawn(test).await.unwrap();
 }
@@ -158,7 +159,7 @@ async fn the_node_timeout_of_what_waits_in_line_runs_from_when_it_is_written() {
     .await;
 }
 
-/// A thousand callers whose waits are over before the driver sees what they ask.
+/// Creates a thousand callers whose waits are over before the driver sees their requests.
 async fn a_thousand_late(redlock: &Redlock, wait: Duration) -> Vec<Result<Guard, AcquireError>> {
     let ask = |_| redlock.lock(RESOURCE).wait(wait).into_future();
     let mut asking: Vec<_> = (0..1_000).map(ask).collect();
@@ -169,14 +170,14 @@ async fn a_thousand_late(redlock: &Redlock, wait: Duration) -> Vec<Result<Guard,
     join_all(asking).await
 }
 
-/// How often all masters were asked for the lock, and who has it.
+/// Returns how often all masters got a request for the lock, and a status query.
 fn asked(masters: &SimNodes) -> [usize; 2] {
     let of =
         |kind: fn(&Verb) -> bool| masters.iter().map(|master| count(master, kind)).sum::<usize>();
     [of(|verb| matches!(verb, Verb::Acquire { .. })), of(|verb| *verb == Verb::Inspect)]
 }
 
-/// Each asked all masters twice before: for the lock, and who has it.
+/// Previously, each caller sent two requests to all masters: for the lock, and for its holder.
 #[tokio::test(start_paused = true)]
 async fn callers_whose_waits_are_over_when_they_are_seen_share_an_attempt_and_a_question() {
     for is_free in [true, false] {
@@ -201,7 +202,7 @@ async fn callers_whose_waits_are_over_when_they_are_seen_share_an_attempt_and_a_
     }
 }
 
-/// A try is an attempt of its own, however late it is seen.
+/// Each try is a separate attempt, however late the driver sees it.
 #[tokio::test(start_paused = true)]
 async fn tries_that_are_seen_late_are_attempts_all_the_same() {
     in_a_task(async {
@@ -216,7 +217,7 @@ async fn tries_that_are_seen_late_are_attempts_all_the_same() {
     .await;
 }
 
-/// The first that asks may stand in line until its wait is over, with others behind it.
+/// The first caller may stay in line until its wait is over, with others after it.
 #[tokio::test(start_paused = true)]
 async fn a_caller_whose_wait_ends_while_it_stands_in_line_has_one_attempt() {
     /// The smallest window.

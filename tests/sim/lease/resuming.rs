@@ -1,5 +1,4 @@
-//! Leases that are taken over, and those that take them over and go away: a lease that was only
-//! to be taken over is never released for them.
+//! Resumed leases whose resuming client goes away. Such a lease is never released for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -87,7 +86,7 @@ async fn a_resumption_that_fails_takes_nothing_from_the_holder() {
     shared.assert_held("no quorum").await;
 }
 
-/// A resume takes the lease; its parts make another.
+/// A resume takes the lease over, and its parts make another.
 #[tokio::test(start_paused = true)]
 async fn a_lease_is_resumed_after_a_short_outage() {
     let (masters, redlock) = masters(5);
@@ -108,8 +107,8 @@ async fn a_lease_is_resumed_after_a_short_outage() {
     assert_eq!(copies(&masters), 0);
 }
 
-/// Its caller looks when nothing of the lease is left there any more; the holder has extended it
-/// meanwhile.
+/// Its caller looks when nothing of the lease is left, but the holder has extended it in the
+/// meantime.
 #[tokio::test(start_paused = true)]
 async fn a_resumption_that_is_noticed_too_late_takes_nothing_from_the_holder() {
     let shared = Shared::new().await;
@@ -125,8 +124,8 @@ async fn a_resumption_that_is_noticed_too_late_takes_nothing_from_the_holder() {
     shared.assert_held("too late").await;
 }
 
-/// One that wins by masters 0 and 1, and whose request to master 2 comes when another has had the
-/// lock and given it back: then its key is on 1 and 2, of which 2 knows a larger token than its own.
+/// The client wins by masters 0 and 1. Its request to master 2 arrives after another client has
+/// held and released the lock. Its key is then on 1 and 2, and 2 knows a larger token than its own.
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_has_lapsed_is_resumed_with_a_larger_token_than_all_before() {
     let (masters, redlock) = masters(3);
@@ -155,7 +154,7 @@ async fn a_lease_that_has_lapsed_is_resumed_with_a_larger_token_than_all_before(
     assert!(theirs < resumed.fencing_token(), "{theirs:?} {:?}", resumed.fencing_token());
 }
 
-/// What others have raised the scores of these masters to, above every ballot that is due.
+/// Raises the scores of these masters above every due ballot, as other clients could have.
 fn raise(masters: &[Arc<SimNode>], score: u64) {
     let member = Member::of(RESOURCE.as_bytes());
     for master in masters {
@@ -179,7 +178,7 @@ async fn a_resume_whose_ballot_is_refused_proposes_another_in_the_same_attempt()
     assert_eq!(guard.copies(), 5);
 }
 
-/// It is extended and gets no token: it is left to its holder, and is no other's.
+/// The lease is extended and gets no token. It stays with its holder.
 #[tokio::test(start_paused = true)]
 async fn a_resume_without_a_ballot_left_fails_and_takes_nothing_from_the_holder() {
     let shared = Shared::new().await;

@@ -1,4 +1,4 @@
-//! A machine that was suspended: its clock has gone on, and the timers of the runtime have not.
+//! A suspended machine: its clock has continued, and the timers of the runtime have not.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::arena::{RESOURCE, admitted, count, handle, is_extend, ms};
 
-/// So long that no timer of a lease rings within seconds of its own accord.
+/// Long enough that no timer of a lease fires by itself within seconds.
 const LONG: Duration = Duration::from_secs(60);
 /// Until then the driver has nothing else to do than to extend.
 const QUIET: Duration = Duration::from_secs(5);
@@ -38,7 +38,7 @@ async fn the_end_of_a_lock_is_reported_soon_after_a_suspension() {
     settled.await.unwrap();
 }
 
-/// What is left of the lease is used: the keeper does not sleep on for what it would have slept.
+/// The rest of the lease is used, because the driver does not sleep for its whole former interval.
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_has_a_little_left_after_a_suspension_is_extended() {
     let (masters, redlock) = masters();
@@ -68,9 +68,9 @@ async fn a_handle_that_holds_nothing_sleeps_on() {
     let guard = redlock.lock(RESOURCE).await.unwrap();
     sleep(QUIET).await;
     let (held, seconds) = (naps(QUIET).await, QUIET.as_secs());
-    // Each time it looks at its sockets, too.
+    // Each time, it also reads its sockets.
     assert!((seconds..=4 * seconds).contains(&held), "{held} in {QUIET:?}");
-    // One that is over is not held, while its guard is there.
+    // An expired lock is not held, although its guard exists.
     masters.clock().suspend(LONG);
     sleep(QUIET).await;
     assert!(!guard.is_held());

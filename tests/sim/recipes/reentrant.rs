@@ -223,7 +223,7 @@ async fn a_call_that_is_dropped_alone_leaves_no_key() {
     }
 }
 
-/// How an owner is made; the second is wrong.
+/// How an owner is created. The second way is wrong.
 #[derive(Clone)]
 enum Recipe {
     Ours(Reentrant),
@@ -231,10 +231,10 @@ enum Recipe {
     LeavesEarly(Redlock, Arc<Mutex<Believed>>),
 }
 
-/// The guard, and until when those that enter believe that they hold it.
+/// The guard, and until when callers that enter believe that they hold the lock.
 type Believed = Option<(Arc<Guard>, Instant)>;
 
-/// One time that an owner is in its lock: until when it may count on it.
+/// One period in which an owner is in its lock, and its validity.
 struct Inside {
     until: Instant,
     token: String,
@@ -283,8 +283,8 @@ impl Recipe {
     }
 }
 
-/// Owners of which each has two tasks that go in and out of its lock, two or three deep, beside a
-/// nemesis. Returns how many claims were judged.
+/// Runs owners with two tasks each that enter and leave their lock, two or three levels deep, with
+/// a nemesis. Returns how many claims were judged.
 async fn campaign(seed: u64, is_ours: bool) -> anyhow::Result<usize> {
     const LENGTH: Duration = ms(8_000);
     let masters = SimNodes::new(5, seed);
@@ -330,7 +330,7 @@ async fn go_in_and_out(
             inside.push(entered);
             sleep(ms(rng.random_range(0..150))).await;
         }
-        // A lease that is there is on a majority, however often its owner has left it meanwhile.
+        // An existing lease is on a majority, however often its owner has left it.
         while let Some(entered) = inside.pop() {
             if let Some(guard) = entered.guard.as_ref() {
                 ensure!(!guard.is_held() || copies(&masters) > 2, "held, and on a minority");

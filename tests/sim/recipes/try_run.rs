@@ -5,7 +5,7 @@ use tokio::time::sleep;
 
 use crate::arena::{RESOURCE, TTL, full, masters, ms, until_free};
 
-/// What a program makes of all that can go wrong.
+/// A program's error type for everything that can fail.
 #[derive(Debug)]
 enum Wrong {
     Lock(RunError<u32>),

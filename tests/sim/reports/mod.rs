@@ -1,4 +1,4 @@
-//! What callers and operators are shown: answers, numbers and the log.
+//! The information for callers and operators: answers, statistics and the log.
 
 mod answers;
 pub(crate) mod log;

@@ -12,7 +12,7 @@ use crate::arena::{
     NODE_TIMEOUT, RESOURCE, TTL, ended, full, handle, hold, let_go, masters, ms, partition, settle,
 };
 
-/// What a process that does not count has done in the way of the one that does.
+/// Creates a process whose actions are not part of the statistics.
 fn another(masters: &SimNodes) -> (SimNodes, Redlock) {
     let client = masters.another_client();
     let redlock = handle(&client).build().unwrap();
@@ -44,7 +44,7 @@ async fn a_lock_that_nothing_disturbs_is_one_attempt_in_one_round() {
     assert!(stats.losses.by_name().iter().all(|(_, lost)| *lost == 0));
 }
 
-/// What users may add up does, where nothing is under way.
+/// Checks the sums that users may compute, while nothing is in progress.
 fn assert_sums(stats: &Stats, requests: u64) {
     let outcomes: u64 = stats.outcomes.by_name().iter().map(|(_, attempts)| attempts).sum();
     assert_eq!(stats.attempts, outcomes, "{stats:?}");
@@ -91,7 +91,7 @@ async fn every_attempt_and_every_request_is_counted_once_with_one_outcome() {
                     victim.heal();
                     victim.release();
                 }
-                // What is wrong stays so for longer than masters have to answer.
+                // The fault lasts for longer than the time that masters have to answer.
                 _ => {}
             }
         }
@@ -147,7 +147,7 @@ async fn a_wait_is_counted_with_its_length_and_with_what_ended_it() {
     let waiting = tokio::spawn(redlock.lock(RESOURCE).wait_forever().into_future());
     sleep(ms(250)).await;
     let before = redlock.stats();
-    // It asks again after 100 ms, and after 200 more.
+    // It queries again after 100 ms, and after 200 more.
     assert_eq!((before.waiting, before.pushes), (1, 0));
     assert!(before.polls <= 2 && before.watches == before.polls + 1, "{before:?}");
     guard.release().await.unwrap();
@@ -213,8 +213,8 @@ async fn extensions_are_counted_with_the_time_that_was_left() {
 async fn an_extension_that_moves_the_deadline_twice_has_one_margin() {
     let (masters, redlock) = masters(5);
     let guard = redlock.lock(RESOURCE).min_copies(5).auto_extend(false).await.unwrap();
-    // Two masters confirm the first extension, which moves nothing; the others are first to confirm
-    // the second one.
+    // Two masters confirm the first extension, which does not move the deadline. The others are the
+    // first to confirm the second one.
     sleep(ms(10)).await;
     masters[2..].iter().for_each(|master| master.lose_requests(true));
     guard.extend(TTL).await.unwrap_err();
@@ -329,7 +329,7 @@ async fn a_master_that_reports_no_changes_is_told_apart_in_the_status() {
     assert_eq!(tracks, [Some(true), Some(false), None]);
 }
 
-/// A wait ends at once where a person has to change something before any quorum can answer.
+/// A wait ends immediately if an operator has to change something before any quorum can answer.
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_cannot_be_cured_ends_at_once() {
     for (denied, away) in [(5, 0), (3, 0), (3, 2)] {
@@ -371,7 +371,7 @@ async fn a_wait_goes_on_where_a_quorum_may_come_back() {
     }
 }
 
-/// The number of attempts is the sum of their outcomes, also where a handle is closed meanwhile.
+/// The number of attempts is the sum of their outcomes, also if a handle is shut down in between.
 #[tokio::test(start_paused = true)]
 async fn an_attempt_that_ends_with_its_handle_is_counted_as_aborted() {
     let (masters, redlock) = masters(5);

@@ -34,7 +34,7 @@ async fn hand_on(masters: &SimNodes, guard: Guard, next: Waiting) -> Guard {
     next
 }
 
-/// The next caller gets a lock of its own from the masters, with their next token.
+/// The next caller gets its own lock from the masters, with their next token.
 async fn is_released(guard: Guard, next: Waiting) -> Guard {
     let token = fencing_token(&guard);
     guard.release().await.unwrap();
@@ -80,7 +80,7 @@ async fn a_guard_that_is_dropped_hands_its_lock_on_and_the_keeper_is_the_next_on
     third.release().await.unwrap();
 }
 
-/// Each in its turn, and nobody before it.
+/// Callers are served in turn, and none before its turn.
 #[tokio::test(start_paused = true)]
 async fn a_caller_with_other_terms_is_served_in_its_turn_by_an_attempt_of_its_own() {
     let others: [fn(LockRequest) -> LockRequest; 4] = [
@@ -131,7 +131,7 @@ async fn a_handle_that_hands_nothing_on_releases_each_lock_on_the_masters() {
     assert_eq!(redlock.stats().handed_over, 0);
 }
 
-/// So many callers, one behind the other, each of which holds the lock for that time.
+/// Runs this many callers one after the other, each of which holds the lock for that time.
 async fn in_turn(redlock: &Redlock, callers: usize, hold: Duration) -> Vec<u64> {
     let work = (0..callers).map(|_| async {
         let guard = redlock.lock(RESOURCE).wait_forever().await.unwrap();
@@ -156,7 +156,7 @@ async fn a_lease_is_handed_on_31_times_or_for_a_tenth_of_a_second() {
     }
 }
 
-/// The process asks the meeting point behind its last release, though it was never refused.
+/// The process queries the meeting point after its last release, although it was never refused.
 #[tokio::test(start_paused = true)]
 async fn a_process_whose_callers_hand_the_lock_on_leaves_it_to_another_in_time() {
     let (masters, redlock) = masters(5);
@@ -192,7 +192,7 @@ async fn a_lost_lock_is_not_handed_on() {
     assert_eq!(redlock.stats().handed_over, 0);
 }
 
-/// What a former holder began is not done to the lock of the next.
+/// Requests of a former holder do not affect the lock of the next one.
 #[tokio::test(start_paused = true)]
 async fn a_former_holder_neither_extends_nor_ends_the_lock_of_the_next() {
     let (masters, redlock) = masters(3);
@@ -230,7 +230,7 @@ async fn callers_that_have_gone_away_are_passed_over() {
     assert!(masters.iter().all(|master| master.holder(RESOURCE).is_none()), "nobody else waits");
 }
 
-/// A future that nobody polls gets the lock, and keeps it from nobody for longer than it lasts.
+/// An unpolled future gets the lock, and blocks other clients for at most its duration.
 #[tokio::test(start_paused = true)]
 async fn what_is_handed_to_a_future_that_is_not_polled_ends_with_its_time() {
     let (masters, redlock) = masters(3);
@@ -248,7 +248,7 @@ async fn what_is_handed_to_a_future_that_is_not_polled_ends_with_its_time() {
     assert!(waiting.await.is_err(), "it comes too late for that");
 }
 
-/// Nobody counts on what was handed to a caller that has not taken it.
+/// No caller relies on a lock that it has not taken.
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_releases_what_was_handed_to_a_caller_that_has_not_taken_it() {
     let (masters, redlock) = masters(5);

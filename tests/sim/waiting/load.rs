@@ -1,4 +1,4 @@
-//! What many locks and many waiters cost.
+//! The cost of many locks and many waiters.
 
 use std::future::{IntoFuture, pending};
 use std::sync::Arc;
@@ -67,7 +67,7 @@ async fn locks(redlock: &Redlock, count: usize) -> Duration {
     thread_time() - begun
 }
 
-/// The fastest of a few parts counts: what else the machine does slows down memory, too.
+/// Returns the fastest of several parts, because other work on the machine also slows down memory.
 async fn fastest(redlock: &Redlock) -> Duration {
     let mut fastest = Duration::MAX;
     for _ in 0..10 {
@@ -78,7 +78,7 @@ async fn fastest(redlock: &Redlock) -> Duration {
 
 #[tokio::test]
 async fn releases_that_are_never_acknowledged_cost_neither_time_nor_memory() {
-    /// What one master may leave unacknowledged.
+    /// The maximum number of unacknowledged releases per master.
     const LIMIT: usize = 10_000;
     let redlock = one_of_three_denies();
     let begin = fastest(&redlock).await;
@@ -89,8 +89,8 @@ async fn releases_that_are_never_acknowledged_cost_neither_time_nor_memory() {
     assert!(unreleased.keys().len() <= LIMIT, "{} are kept", unreleased.keys().len());
 }
 
-/// The time for which this thread runs for each of so many callers that wait for one key and go
-/// away in any order. Nothing of them is left then.
+/// Returns the CPU time of this thread per caller, for this many callers that wait for one key and
+/// leave in any order. No trace of them is left.
 async fn wait_and_leave(redlock: &Redlock, callers: usize) -> Duration {
     let begun = thread_time();
     let mut waiting: Vec<_> =

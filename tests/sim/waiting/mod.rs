@@ -159,7 +159,7 @@ async fn an_expiry_is_noticed_by_its_time_where_no_push_reports_it() {
     guard.release().await.unwrap();
 }
 
-/// Ten thousand that came together each asked all masters before a queue existed.
+/// Before there was a queue, each of ten thousand parallel callers queried all masters.
 #[tokio::test(start_paused = true)]
 async fn of_many_callers_that_come_together_one_asks_and_the_others_stand_behind_it() {
     const CALLERS: usize = 10_000;
@@ -177,7 +177,7 @@ async fn of_many_callers_that_come_together_one_asks_and_the_others_stand_behind
     }
     settle().await;
     assert_eq!(counted(&masters, is_acquire), 5, "one attempt");
-    // The first may go away at any time: the next one is the first then.
+    // The first caller may leave at any time, and then the next one is the first.
     waiting[0].abort();
     settle().await;
     sleep(Duration::from_secs(60)).await;
@@ -186,8 +186,8 @@ async fn of_many_callers_that_come_together_one_asks_and_the_others_stand_behind
     assert_eq!(redlock.stats().waiting, 0);
 }
 
-/// The one that asks first, with the others behind it, is like any other: it may go away, end its
-/// wait, or be refused.
+/// The caller that queries first, with the others after it, is like any other: it may leave, end
+/// its wait, or be refused.
 #[tokio::test(start_paused = true)]
 async fn the_caller_that_asked_first_loses_nobody_the_turn() {
     for fate in 0..3 {
@@ -233,7 +233,7 @@ async fn callers_of_one_process_get_the_key_in_the_order_in_which_they_asked() {
     let is_queued = |verb| matches!(verb, Verb::Enter { .. } | Verb::Take { .. });
     let is_attempt = |verb| is_acquire(verb) || is_queued(verb);
     let attempts = counted(&masters, is_attempt);
-    // Cancelled waiters cost nobody a turn.
+    // Cancelled waiters cost no other waiter its turn.
     waiters[3].abort();
     waiters[0].abort();
     settle().await;
@@ -265,7 +265,8 @@ async fn waits_of_a_queue_end_each_in_its_time_with_what_the_masters_say() {
         assert!(votes.to_string().contains("held ("), "{votes}");
     }
     let asked = counted(&masters, is_acquire);
-    // The head asks the other four after 100, 200, 400 and 800 ms, too, or a quarter less.
+    // The first waiter also queries the other four after 100, 200, 400 and 800 ms, or a quarter
+    // less.
     assert!((2 * 5..=2 * 5 + 5 * 4).contains(&asked), "{asked}: the first and last of the head");
 }
 
@@ -363,7 +364,7 @@ async fn a_meeting_point_that_goes_away_costs_time_only() {
             guard.release().await.unwrap();
             let guard = waiting.await.unwrap().unwrap();
             let waited = masters.clock().now().saturating_since(begin);
-            // One that stands still is found out at the next look, and the others at once.
+            // A paused process is noticed at the next look, and the others immediately.
             let limit = if fault == 1 { 1_300 } else { 60 };
             assert!(waited <= ms(limit), "{fault} {victim}: {waited:?}");
             guard.release().await.unwrap();

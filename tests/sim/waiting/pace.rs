@@ -1,4 +1,4 @@
-//! How often masters are asked: by keepers, by attempts, and for callers that are gone.
+//! How often masters are queried: by extensions, by attempts, and for callers that are gone.
 
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ async fn one_slow_master_does_not_make_keepers_hasty() {
 
 // Attempts.
 
-/// What a process does while it is stopped says nothing about its network.
+/// The time of a paused process shows nothing about its network.
 #[tokio::test(start_paused = true)]
 async fn a_process_that_was_stopped_in_an_attempt_tries_again_soon() {
     let (masters, redlock) = masters(3);

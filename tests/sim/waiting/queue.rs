@@ -1,4 +1,4 @@
-//! The queue in which processes wait for one key. What its traps are: docs/TESTING.md.
+//! The queue in which processes wait for one key. docs/TESTING.md lists its traps.
 
 mod broken;
 mod hand_over;
@@ -72,7 +72,7 @@ fn take_turn(
     })
 }
 
-/// So many processes that come 20 ms apart, behind a holder.
+/// Starts this many processes, 20 ms apart, that wait for a holder.
 async fn behind_a_holder(masters: &SimNodes, waiters: u64, served: &Served) -> Vec<Waiter> {
     let mut waiting = Vec::new();
     for number in 1..=waiters {
@@ -82,7 +82,7 @@ async fn behind_a_holder(masters: &SimNodes, waiters: u64, served: &Served) -> V
     waiting
 }
 
-/// Where contenders of the key meet: at the master whose queue has an entry.
+/// Returns the master at which contenders of the key meet: the one whose queue has an entry.
 fn meeting_point(masters: &SimNodes) -> usize {
     let has_entries =
         |at: &usize| count(&masters[*at], |verb| matches!(verb, Verb::Enter { .. })) > 0;
@@ -130,8 +130,8 @@ fn is_reserve(verb: &Verb) -> bool {
     matches!(verb, Verb::Reserve { .. })
 }
 
-/// Between the call and the key, and at any other moment around it; also where its last handle is
-/// dropped with it.
+/// It gives up between its notification and the key, or at any other moment around it, also if its
+/// last handle is dropped at the same time.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_gives_up_around_its_call_leaves_the_turn_to_the_next() {
     for (half, ends) in (0..40).flat_map(|half| [(half, false), (half, true)]) {
@@ -161,7 +161,7 @@ async fn a_waiter_that_does_not_come_is_waited_for_no_longer_than_its_reservatio
     let served = Served::default();
     let guard = holder.lock(RESOURCE).await.unwrap();
     let waiting = behind_a_holder(&masters, 3, &served).await;
-    // It still listens, and nothing that it asks arrives.
+    // It still listens, but none of its requests arrives.
     waiting[1].client.iter().for_each(|master| master.lose_requests(true));
     let begun = masters.clock().now();
     guard.release().await.unwrap();

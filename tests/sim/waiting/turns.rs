@@ -10,7 +10,8 @@ use tokio::time::sleep;
 
 use crate::arena::{RESOURCE, handle, ms};
 
-/// What each of several contenders got in twenty seconds, and the longest wait of any.
+/// Returns the results of each of several contenders in twenty seconds, and the longest wait of
+/// any.
 async fn contend(seed: u64, contenders: usize) -> (Vec<usize>, Duration) {
     let masters = crate::arena::admitted(5, seed);
     let clock = masters.clock();
@@ -49,8 +50,8 @@ async fn no_contender_starves_among_those_that_come_again_and_again() {
     }
 }
 
-/// How often each of these processes, with so many callers, got the key from the masters in so many
-/// seconds, however often it handed it on then.
+/// Returns how often each of these processes, with this many callers, got the key from the masters
+/// in this many seconds, however often it then passed it on.
 async fn share(seed: u64, callers: &[usize], seconds: u64) -> Vec<u64> {
     let masters = crate::arena::admitted(5, seed);
     let clock = masters.clock();
@@ -86,7 +87,7 @@ async fn a_process_with_many_callers_leaves_the_key_to_other_processes() {
     }
 }
 
-/// Its callers come before those that came later, and not with a turn for each.
+/// Its callers precede callers that came later, but do not each get a turn.
 #[tokio::test(start_paused = true)]
 async fn a_process_with_64_callers_has_no_more_turns_than_eight_with_one() {
     let got = share(0, &[64, 1, 1, 1, 1, 1, 1, 1, 1], 30).await;

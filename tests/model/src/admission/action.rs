@@ -1,4 +1,4 @@
-//! What may happen next, and what it does.
+//! The possible next actions and their effects.
 
 use redlock_core::Member;
 use redlock_protocol::admission::{Event, MasterView, Scored};
@@ -104,7 +104,7 @@ impl World {
         }
     }
 
-    /// The world after an action that was offered.
+    /// Returns the world after an action that was offered.
     pub(crate) fn take(&mut self, part: &Part, action: Action) {
         match action {
             Action::Tick => self.tick(part),
@@ -167,7 +167,7 @@ impl World {
         }
     }
 
-    /// A connection ends. A script that was sent may still be carried out.
+    /// Ends a connection. A script that was already sent may still be executed.
     fn cut(&mut self, part: &Part, client: usize, master: usize) {
         let link = std::mem::replace(&mut self.clients[client].links[master], Link::down());
         if let Some(request) = link.wire.filter(Request::is_script)
@@ -213,7 +213,7 @@ impl World {
         self.pump(part, client);
     }
 
-    /// One half of one answer, or, where no ballot is tried, all of them at once.
+    /// Reads one half of one answer, or all of them at once if no ballot is tested.
     fn read_floor(&self, part: &Part, client: usize, read: &mut FloorRead) {
         while let Some(&(other, _)) = read.todo.first() {
             if !self.clients[client].links[other].up {
@@ -281,7 +281,7 @@ impl World {
     }
 }
 
-/// The mutant: the first answer with a score stands for all masters.
+/// The mutant: the first answer with a score is taken as the answer of all masters.
 fn one_for_all(part: &Part, read: &mut FloorRead) {
     if let Some(found) = read.done.iter().find(|answer| answer.highest.is_some()).cloned() {
         let all = 0..part.masters;

@@ -1,11 +1,11 @@
 //! The mutants: each breaks one rule, by a lie at the edge of the machine or of a script.
 
-/// A rule that is broken.
+/// A broken rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Broken {
-    /// *Begin* admits at once.
+    /// *Begin* admits immediately.
     NoQuarantine,
-    /// TIME of the master alone ends a quarantine.
+    /// Only TIME of the master ends a quarantine.
     TimeAlone,
     /// Known since the identity is, instead of since the nonce is.
     IdentityKnown,
@@ -15,7 +15,7 @@ pub enum Broken {
     NoteWithoutNonce,
     /// Only the first notes are written.
     NoLaterNotes,
-    /// An end far ahead is not begun anew.
+    /// A quarantine whose end is far ahead is not started again.
     FarAheadStands,
     /// The client judges the end, by an old TIME.
     UntilByClient,
@@ -23,7 +23,7 @@ pub enum Broken {
     NonceForgotten,
     /// *Begin* keeps `run`.
     RunKept,
-    /// The identity is the process alone.
+    /// The identity consists only of the process.
     WithoutReplid,
     /// A client forgets what it has seen of a process.
     OutdatedTaken,
@@ -33,21 +33,21 @@ pub enum Broken {
     FloorFromTooFew,
     /// The floor is read when the quarantine begins.
     FloorEarly,
-    /// The floor is read behind the proof of who it is from.
+    /// The floor is read after the proof of its source.
     FloorProvenBefore,
-    /// The proof behind the scores need not be of the life whose set was read.
+    /// The proof after the scores may belong to another process than the set that was read.
     ProofOfAnotherLife,
-    /// A namespace is new when no master that answers has a record.
+    /// A prefix is new if no answering master has a record.
     NewWithoutRecord,
     /// The order of an `init` acts whenever it arrives.
     InitActsLate,
     /// A plain `init` takes a record that it cannot read for an empty one.
     UnreadIsEmpty,
-    /// `init` does what was decided from what was read, and does not compare.
+    /// `init` writes the decision from its reads without comparing again.
     InitWithoutCompare,
     /// `init` lowers members.
     InitLowers,
-    /// `R` is another identity than `R:X`, where it was that once.
+    /// `R` is a different identity than `R:X`, even if it once was the same.
     FlipBegins,
     /// *Begin* keeps the notes of a former quarantine.
     NotesKept,
@@ -59,11 +59,11 @@ pub enum Broken {
     AdmitWithoutIdentity,
     /// A quarantine is begun as soon as q masters have answered.
     BeginAtQuorum,
-    /// What a record allowed is forgotten when its connection breaks.
+    /// A client forgets the limit in a record when its connection breaks.
     LengthForgotten,
     /// The records of the others were read before the loss.
     LengthFromBefore,
-    /// What a person gave a client as `max_ttl` counts for nothing beside records that are old.
+    /// The `max_ttl` that an operator set in a client does not apply if old records exist.
     GivenIgnored,
     /// *Begin* removes the set of masters.
     SetRemoved,
@@ -83,7 +83,7 @@ impl Broken {
         )
     }
 
-    /// Those that must be found, each within seconds.
+    /// Mutants that must be found, each within seconds.
     pub const ALL: [Self; 30] = [
         Self::NoQuarantine,
         Self::TimeAlone,
@@ -117,9 +117,9 @@ impl Broken {
         Self::SetRemoved,
     ];
 
-    /// One that must be found too, which takes minutes.
+    /// A mutant that must be found as well, which takes minutes.
     pub const LONG: [Self; 1] = [Self::ProofOfAnotherLife];
 
-    /// Those that are not found within their bounds: another rule stands behind each.
+    /// Mutants that are not found within their bounds, because another rule has the same effect.
     pub const SECOND_LINES: [Self; 2] = [Self::AdmitWithoutIdentity, Self::NotedWithoutMore];
 }

@@ -10,7 +10,7 @@ use super::world::World;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Client {
-    /// One that lives a moment is dead between its lives.
+    /// `false` between the connections of a client that connects only briefly.
     pub(crate) alive: bool,
     pub(crate) machine: Admission,
     pub(crate) links: Vec<Link>,
@@ -34,7 +34,7 @@ impl Client {
 }
 
 impl World {
-    /// Whether a grant that the client got from the master now would count.
+    /// Returns `true` if a grant that the client got from the master now would be a vote.
     pub(crate) fn counts(&self, part: &Part, client: usize, master: usize) -> bool {
         let (server, own) = (&self.servers[master], &self.clients[client]);
         let link = &own.links[master];
@@ -78,7 +78,7 @@ impl World {
         own.machine.set_connecting(is_connecting && waits);
     }
 
-    /// Gives an event to the machine; where a rule is broken, not the true one.
+    /// Passes an event to the machine. If a rule is broken, it may be a different event.
     pub(crate) fn tell(&mut self, part: &Part, client: usize, master: usize, event: Event) {
         let now = self.now;
         let own = &mut self.clients[client];
@@ -97,7 +97,7 @@ impl World {
         };
         let event = lie(part.broken, event, first);
         if back > 0 {
-            // What the event holds was known before, says the mutant.
+            // The mutant takes the content of the event as older than it is.
             own.machine.on(master, event.clone(), now - back);
         }
         own.machine.on(master, event, now);
@@ -118,7 +118,7 @@ impl World {
             return None;
         }
         loop {
-            // The nonce is drawn where the script runs: nobody has seen it before.
+            // The nonce is chosen when the script runs, so no client has seen it before.
             let step = self.clients[client].machine.step(master, self.now, Nonce(0));
             return Some(match step {
                 Step::Nothing | Step::Wait(_) => return None,
@@ -154,8 +154,8 @@ impl World {
         }
     }
 
-    /// The answers of the masters that are asked for their records. They arrive at once: a later
-    /// one could only allow more.
+    /// Returns the answers of the masters whose records are queried. They arrive immediately,
+    /// because a later answer could only allow more.
     fn records(&self, part: &Part, client: usize, asked: &[usize]) -> Vec<(usize, MasterView)> {
         let links = &self.clients[client].links;
         let reached = asked.iter().filter(|&&other| links[other].up);
@@ -170,7 +170,7 @@ impl World {
         facts.collect()
     }
 
-    /// The answers of the masters that are asked for TIME.
+    /// Returns the answers of the masters whose TIME is queried.
     fn times(&self, part: &Part, client: usize, master: usize, asked: &[usize]) -> Vec<MasterTime> {
         let own = &self.clients[client];
         let reached = asked.iter().filter(|&&other| own.links[other].up);
@@ -188,7 +188,7 @@ impl World {
     }
 }
 
-/// What a mutant makes of an event: another TIME, another identity.
+/// Returns the event that a mutant passes on: another TIME, or another identity.
 fn lie(broken: Option<Broken>, event: Event, first: Option<First>) -> Event {
     let facts = |mut facts: MasterView| {
         if let (Some(Broken::UntilByClient), Some(first)) = (broken, first) {

@@ -1,4 +1,4 @@
-//! What goes wrong.
+//! The faults.
 
 use super::action::Action;
 use redlock_protocol::admission::{Event, Incarnation};
@@ -38,8 +38,8 @@ impl World {
         }
     }
 
-    /// Whether a copy from before would be told from the present data: all clients have seen what the
-    /// master has now, and this process has had what was saved.
+    /// Returns `true` if clients would notice an old copy: all clients have seen the master's
+    /// present data, and this process has had the saved data.
     fn may_put_back(&self, part: &Part, master: usize) -> bool {
         let server = &self.servers[master];
         let present = Incarnation::of(&server.facts(part, self.now));
@@ -97,8 +97,8 @@ impl World {
             Loss::Failover => server.identity.replid = Some(server.next_history()),
             Loss::Flush | Loss::PutBack => {}
         }
-        // The statement of a person does not cover a loss that comes while `init` is under way. An
-        // order that may not act any more is one of a call that is over.
+        // The operator's statement does not cover a loss during `init`. An order past its time
+        // limit belongs to a finished call.
         let time = self.servers[master].time(self.now);
         let is_over =
             |request: &Request| matches!(request, Request::Init(init) if init.until < time);
@@ -112,8 +112,7 @@ impl World {
         }
     }
 
-    /// The mutant: a client forgets what it knew, but for what the connections that are up report
-    /// anew.
+    /// The mutant: a client forgets everything, except what its open connections report again.
     pub(crate) fn forget(&mut self, part: &Part, client: usize) {
         let former = self.clients[client].clone();
         let reached = former.reached.clone();

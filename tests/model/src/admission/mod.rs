@@ -2,17 +2,19 @@
 //!
 //! # What is modelled
 //!
-//! N masters with their data, clocks and processes; clients with one connection to each; what is
-//! on the way; what a dead connection left on the way. One client stays, others live a moment.
-//! Time is one number. A client's clock follows it, a master's TIME may be ahead or behind.
+//! N masters with their data, clocks and processes; clients with one connection to each; messages
+//! on their way, also those of dead connections. One client stays connected, and others connect
+//! only briefly. Time is one number. A client's clock follows it, and a master's TIME may be ahead
+//! or behind.
 //!
 //! # What is not
 //!
-//! - A client acts as soon as it can. A slow one is a message that is late.
-//! - A reply arrives as its script ends. A late one is a client that looks later.
-//! - Clocks go at the same rate: the tenth of `max_ttl` and the drift are for that.
+//! - A client acts as soon as it can. A slow client has the same effect as a late message.
+//! - A reply arrives as its script ends. A late reply has the same effect as a client that reads
+//!   later.
+//! - Clocks run at the same rate. The tenth of `max_ttl` and the drift cover different rates.
 //! - A server that was a replica forgets it only after a *begin* (`repl-backlog-ttl` is long).
-//! - The person who types `init` states the truth, and it holds until the call has returned.
+//! - The operator who runs `init` makes a true statement, which holds until the call has returned.
 
 mod action;
 mod broken;

@@ -5,10 +5,10 @@ use super::broken::Broken;
 /// How long a lock lives. With `max_ttl` 2 the quarantine takes 2.
 pub(crate) const TTL: u64 = 2;
 
-/// What one run bounds. Counts are for the whole run.
+/// The bounds of one run. Numbers apply to the whole run.
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
-    /// What it is called in the output.
+    /// Its name in the output.
     pub name: &'static str,
     /// How many masters there are.
     pub masters: usize,
@@ -20,7 +20,7 @@ pub struct Part {
     pub horizon: u64,
     /// How often a client looks at a master that does not vote.
     pub probe_every: u64,
-    /// How long a script may act behind its sending.
+    /// How long after its sending a script may act.
     pub act_within: u64,
     /// How many losses of data there are.
     pub losses: u8,
@@ -44,9 +44,9 @@ pub struct Part {
     pub stops: u8,
     /// How many connections break by themselves.
     pub drops: u8,
-    /// How many scripts of dead connections may be on the way at once.
+    /// The maximum number of scripts of dead connections on their way at the same time.
     pub strays: usize,
-    /// How often a person types `init`.
+    /// How often an operator runs `init`.
     pub inits: u8,
     /// Whether it is a start script that does, without `again`.
     pub plain: bool,
@@ -54,20 +54,20 @@ pub struct Part {
     pub relists: bool,
     /// How many ballots are tried.
     pub ballots: u8,
-    /// What the records hold as `max_ttl` at the start.
+    /// The `max_ttl` in the records at the start.
     pub(crate) held: u64,
     /// The clients' own `max_ttl`.
     pub(crate) own: u64,
-    /// Whether a person gave it to them.
+    /// Whether an operator set it in the clients.
     pub given: bool,
-    /// How often a person raises `max_ttl`, with an `init` that reaches all masters.
+    /// How often an operator raises `max_ttl`, with an `init` that reaches all masters.
     pub raises: u8,
     /// Whether clients connect to one master after the other, and any connection may break.
     pub gradual: bool,
     /// Whether clients take locks.
     pub locks: bool,
-    /// Whether all clients have tracking; otherwise only the one that stays has it, and the other
-    /// one sees by its ballots that data is gone. Those do not show a failover and back.
+    /// Whether all clients have tracking. Otherwise only the client that stays has it, and the
+    /// other client notices lost data by its ballots, which do not show a failover and back.
     pub tracking: bool,
     /// Whether every state must be one from which all masters come back.
     pub recovery: bool,
@@ -75,7 +75,7 @@ pub struct Part {
     pub late: bool,
     /// The first so many masters are fresh at the start, the others are admitted.
     pub fresh: usize,
-    /// The rule that is broken.
+    /// The broken rule.
     pub broken: Option<Broken>,
 }
 
@@ -84,15 +84,15 @@ pub struct Part {
 pub(crate) enum Loss {
     /// A new process without data.
     RestartEmpty,
-    /// A new process with what was saved.
+    /// A new process with the saved data.
     RestartSaved,
-    /// A new process with what was saved on a server that had a replica.
+    /// A new process with the saved data on a server that had a replica.
     RestartReplica,
     /// The same process without data.
     Flush,
     /// The same process with what its lagging replica had.
     Failover,
-    /// The same process with what was saved, where every client has seen other data since.
+    /// The same process with the saved data, after every client has seen other data.
     PutBack,
 }
 
@@ -138,7 +138,7 @@ const NONE: Part = Part {
     broken: None,
 };
 
-/// The bounds that the ordinary tests exhaust in seconds.
+/// Returns the bounds that the ordinary tests exhaust in seconds.
 pub fn small() -> Vec<Part> {
     let one = Part { kinds: &[RestartEmpty], clients: 1, visits: 0, horizon: 4, ..NONE };
     vec![
@@ -149,7 +149,7 @@ pub fn small() -> Vec<Part> {
     ]
 }
 
-/// The bounds of `make model`.
+/// Returns the bounds of `make model`.
 pub fn large() -> Vec<Part> {
     let alone = Part { masters: 1, losses: 2, horizon: 6, ..NONE };
     let three = Part { losses: 2, horizon: 6, ..NONE };
@@ -226,13 +226,13 @@ fn older(part: Part) -> Part {
     Part { masters: 1, kinds: &[RestartSaved], held: 1, given: true, raises: 1, ..part }
 }
 
-/// One of the losses is that a copy of the data is put back, under a client that stays.
+/// One of the losses restores a copy of the data while a client stays connected.
 fn put_back(part: Part) -> Part {
     let kinds = &[RestartEmpty, Flush, PutBack];
     Part { clients: 1, visits: 0, saves: 1, losses: 3, kinds, ..part }
 }
 
-/// The order of an `init` may be on its way for ever.
+/// The order of an `init` may be on its way forever.
 fn late_init(part: Part) -> Part {
     Part { fresh: 1, inits: 1, act_within: 1, kinds: &[Flush], ..part }
 }
@@ -244,7 +244,7 @@ fn script(part: Part) -> Part {
     Part { kinds: empty, clients: 1, visits: 0, horizon: 4, ..script }
 }
 
-/// The part in which a mutant is looked for.
+/// Returns the part in which a mutant is searched.
 pub fn named(broken: Broken) -> Part {
     use Broken as B;
     let alone = Part { masters: 1, losses: 1, visits: 0, horizon: 5, strides: &[4], ..NONE };
@@ -255,7 +255,7 @@ pub fn named(broken: Broken) -> Part {
     let forever = Part { recovery: true, kinds: &[RestartEmpty], clients: 1, visits: 0, ..three };
     let part = match broken {
         B::NoQuarantine => alone,
-        // The client that stays has seen that the namespace was in use.
+        // The client that stays connected has seen that the prefix was in use.
         B::NewWithoutRecord => Part { visits: 1, ..alone },
         B::PushIgnored => Part { kinds: &[Flush], ..alone },
         B::TimeAlone => Part { steps: 1, probe_every: 1, ..alone },
@@ -332,7 +332,7 @@ pub fn named(broken: Broken) -> Part {
         B::LengthForgotten => {
             Part { losses: 2, lossy: 2, drops: 1, clients: 1, visits: 0, ..lengths }
         }
-        // A connection that breaks keeps what was learned later from being known in time.
+        // A broken connection prevents the client from learning a later value in time.
         B::LengthFromBefore => {
             let forgets = Part { losses: 2, lossy: 2, drops: 1, held: 1, raises: 1, ..lengths };
             Part { clients: 1, visits: 0, horizon: 4, ..forgets }

@@ -1,4 +1,4 @@
-//! A person who types `init`, and the mutant that does so unasked.
+//! An operator who runs `init`, and the mutant that does so without one.
 
 use redlock_core::admission::{AdmissionOp, Names, Nonce, Record, SetId};
 use redlock_protocol::admission::{
@@ -24,7 +24,7 @@ impl World {
         self.left.inits > 0 && (is_true || by_script)
     }
 
-    /// Reads all masters; the orders are on the way then.
+    /// Reads all masters, and sends the orders.
     pub(crate) fn init(&mut self, part: &Part) {
         self.left.inits -= 1;
         let mut person = self.clone();
@@ -46,7 +46,7 @@ impl World {
             InitInputs { options, listed: &listed, answers: &answers, nonces: &nonces, ours: &[] },
             self.now,
         ) {
-            // The clocks say nothing: they may be far behind the ballots.
+            // The clocks prove nothing, because they may be far behind the ballots.
             let others = answers.iter().filter(|answer| self.servers[answer.master].is_admitted());
             let scores = others.clone().filter_map(|answer| answer.highest).max();
             let enough = others.count() > part.masters - (part.masters / 2 + 1);
@@ -65,7 +65,7 @@ impl World {
         }
     }
 
-    /// The mutant: what the masters say that are away, if they had no record.
+    /// The mutant: returns the answers of the unreachable masters as if they had no record.
     fn taken_for_empty(&self, part: &Part, person: &mut Self) -> Vec<Scored> {
         let away = (0..part.masters).filter(|&master| !self.servers[master].up);
         let empty = away.map(|master| {
@@ -77,12 +77,12 @@ impl World {
         empty.collect()
     }
 
-    /// Whether a person may raise `max_ttl`: all masters are admitted.
+    /// Returns `true` if an operator may raise `max_ttl`, because all masters are admitted.
     pub(crate) fn may_raise(&self) -> bool {
         self.left.raises > 0 && self.servers.iter().all(|server| server.up && server.is_admitted())
     }
 
-    /// Nobody uses the longer TTL before all masters allow it.
+    /// No client uses the longer TTL before all masters allow it.
     pub(crate) fn raise(&mut self) {
         self.left.raises -= 1;
         for server in &mut self.servers {
@@ -98,14 +98,14 @@ impl World {
         Scored { master, asked, highest: highest(&server.data, asked), facts }
     }
 
-    /// The mutant: no master that answers has a record, so the namespace is taken for new.
+    /// The mutant: if no answering master has a record, the prefix is taken as new.
     pub(crate) fn appears_new(&self, part: &Part) -> bool {
         let mut up = self.servers.iter().filter(|server| server.up);
         part.broken == Some(Broken::NewWithoutRecord)
             && up.all(|server| server.data.record.nonce.is_none())
     }
 
-    /// What that mutant sends instead of *begin*.
+    /// Sends that mutant's order in place of *begin*.
     pub(crate) fn init_unasked(
         &mut self,
         part: &Part,
@@ -137,7 +137,7 @@ impl World {
     }
 }
 
-/// What is asked: no floor, and no other `max_ttl`.
+/// Returns the options: no floor, and no other `max_ttl`.
 fn options(again: bool) -> InitOptions {
     InitOptions { again, floor: 0, far_floor: false, max_ttl: TTL, lower: false }
 }

@@ -1,15 +1,15 @@
-//! Does every master that stays up come back, once nothing more goes wrong?
+//! Does every master that stays up vote again, once there are no more faults?
 //!
-//! Asked of a state, in two ways: one client stays, or clients live a moment each. What is on the
-//! way is lost, and no clock is stepped any more.
+//! A state is checked in two ways: with one client that stays connected, and with clients that
+//! connect only briefly. Messages on their way are lost, and no clock is stepped any longer.
 
 use super::client::Client;
 use super::part::{Part, TTL};
 use super::wire::Link;
 use super::world::World;
 
-/// How many lengths of a quarantine it may take. One may end just as a clock turns out to be
-/// wrong, and begins anew; a note may have to be taken back.
+/// The maximum number of quarantine lengths. A quarantine may end just as a clock turns out to be
+/// wrong, and start again, and a note may have to be withdrawn.
 const LENGTHS: u64 = 6;
 
 impl World {
@@ -64,7 +64,7 @@ impl World {
         false
     }
 
-    /// Everything that is sent arrives at once.
+    /// Every message arrives immediately.
     fn settle(&mut self, part: &Part) {
         for _ in 0..20 * part.masters {
             let links = &self.clients[0].links;

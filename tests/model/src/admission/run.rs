@@ -123,7 +123,7 @@ impl World {
     }
 }
 
-/// What a mutant makes of *begin*, and of what it finds.
+/// Applies a mutant to *begin*, and to the data that it finds.
 fn bend_begin(broken: Option<Broken>, data: &mut Data, order: &mut Begin) {
     let waiting = data.record.quarantine_of(order.identity).is_some();
     match broken {
@@ -137,7 +137,7 @@ fn bend_begin(broken: Option<Broken>, data: &mut Data, order: &mut Begin) {
     }
 }
 
-/// What a mutant makes of what *begin* has written.
+/// Applies a mutant to the result of *begin*.
 fn bend_begun(broken: Option<Broken>, data: &mut Data, before: Record, order: &Begin) {
     match broken {
         Some(Broken::RunKept) => data.record.run = before.run,
@@ -158,9 +158,9 @@ fn bend_begun(broken: Option<Broken>, data: &mut Data, before: Record, order: &B
     }
 }
 
-/// Whether a *begin* that wrote had no reason to.
+/// Returns `true` if a *begin* wrote without a reason.
 ///
-/// One that was sent before the identity changed may move an end once more: it is the last.
+/// A *begin* that was sent before the identity changed may move an end once more, as the last one.
 fn wrong(server: &Server, before: &Data, order: &Begin, time: u64) -> Option<Wrong> {
     if server.lost {
         return None;

@@ -8,10 +8,10 @@ use redlock_testkit::{Ballots, Data};
 
 use super::part::{Part, TTL};
 
-/// TIME at the start, so that a clock may be behind.
+/// TIME at the start. It is not zero, so that a clock may be behind.
 const START: i64 = 20;
 
-/// What one mutant has in place of no history at all.
+/// The history that one mutant has in place of none.
 pub(crate) const FLIPPED: ReplId = ReplId::new(digits(999));
 
 /// The number is in the digits that name a ballot set.
@@ -28,7 +28,7 @@ pub(crate) struct Server {
     /// How far its clock is ahead.
     pub(crate) ahead: i64,
     pub(crate) data: Data,
-    /// What its replica or its snapshot has.
+    /// The data of its replica or its snapshot.
     pub(crate) saved: Data,
     /// How often it has lost data.
     pub(crate) losses: u8,
@@ -79,7 +79,7 @@ impl Server {
         }
     }
 
-    /// Who it is, whatever a mutant takes it for.
+    /// Returns its true identity, whatever a mutant takes it for.
     pub(crate) fn true_identity(&self) -> Identity {
         let replid = self.identity.replid.filter(|history| *history != FLIPPED);
         Identity { replid, ..self.identity }
@@ -90,10 +90,10 @@ impl Server {
         self.data.record.admits(self.identity) && self.data.members() == MEMBERS
     }
 
-    /// What every loss of data does. `counted`: a client may hold a lock there until now.
+    /// The effects of every loss of data. `counted`: a client may hold a lock there until now.
     pub(crate) fn lose(&mut self, now: u64, counted: bool) {
         if counted {
-            // As long as this master allowed: it is one of those that the holder has read.
+            // The limit of this master applies, because the holder has read it.
             self.owed_until = now + self.data.record.max_ttl.unwrap_or(TTL);
         }
         self.owed = self.owed.max(self.accepted);
@@ -137,9 +137,9 @@ fn admitted(part: &Part, identity: Identity, nonce: Option<Nonce>) -> Data {
 }
 
 impl Server {
-    /// Whether it votes without a ballot that it may have accepted in a former incarnation. One whose data is
-    /// lost and that still says that it is admitted has got a copy back: whether a client counts it
-    /// is the first property.
+    /// Returns `true` if it votes without a ballot that it may have accepted in a former
+    /// incarnation. If its data was lost and it still shows an admission, it got an old copy, and
+    /// the first property checks whether a client accepts its vote.
     pub(crate) fn is_behind(&self) -> bool {
         let owed = self.owed.max(self.accepted);
         !self.lost

@@ -1,4 +1,4 @@
-//! A counterexample as people read it.
+//! A counterexample as readable text.
 
 use super::action::Action;
 use super::part::Loss;

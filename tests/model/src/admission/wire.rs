@@ -1,4 +1,4 @@
-//! What is on the way between a client and a master.
+//! Messages between a client and a master.
 
 use redlock_core::admission::{Admit, Begin, Init, Nonce, Note, Score};
 use redlock_protocol::admission::{Incarnation, Scored};
@@ -6,7 +6,7 @@ use redlock_protocol::admission::{Incarnation, Scored};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Link {
     pub(crate) up: bool,
-    /// A null push that was not read yet. It stands before every later reply.
+    /// A null push that was not read yet. It precedes every later reply.
     pub(crate) pushed: bool,
     pub(crate) wire: Option<Request>,
     /// Kept for some mutants only: what the handshake said.

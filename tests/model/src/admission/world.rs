@@ -14,21 +14,21 @@ pub(crate) struct World {
     pub(crate) now: u64,
     pub(crate) servers: Vec<Shared<Server>>,
     pub(crate) clients: Vec<Shared<Client>>,
-    /// Scripts of connections that are gone, by master: each may still be carried out.
+    /// Scripts of closed connections, by master. Each may still be executed.
     pub(crate) strays: Vec<(usize, Request)>,
-    /// The orders of a person's `init` that are on the way.
+    /// The orders of an operator's `init` that are on their way.
     pub(crate) orders: Vec<(usize, Request)>,
     /// The number of the next nonce.
     pub(crate) fresh: u64,
     /// The machine whose clock is stepped.
     pub(crate) stepped: Option<usize>,
     pub(crate) attempt: Option<Attempt>,
-    /// What a script did that it must never do.
+    /// A forbidden effect of a script.
     pub(crate) wrong: Option<Wrong>,
     pub(crate) left: Left,
 }
 
-/// What may still happen.
+/// The remaining actions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Left {
     pub(crate) visits: u8,
@@ -43,7 +43,7 @@ pub(crate) struct Left {
     pub(crate) raises: u8,
 }
 
-/// A ballot under way: who has accepted it, in which life, and until when that counts.
+/// A ballot in progress: who has accepted it, in which process, and until when that is valid.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Attempt {
     pub(crate) ballot: Score,
@@ -96,7 +96,7 @@ impl World {
         self.pump(part, client);
     }
 
-    /// Removes what can make no difference any more, so that fewer states are told apart.
+    /// Removes data that no longer has an effect, so that fewer states differ.
     pub(crate) fn tidy(&mut self) {
         let now = self.now;
         for server in &mut self.servers {

@@ -1,4 +1,4 @@
-//! What may happen next, and what it does.
+//! The possible next actions and their effects.
 
 use redlock_protocol::token::lifecycle::Stage;
 
@@ -13,8 +13,8 @@ use super::world::World;
 pub(crate) enum Action {
     Tick,
     Begin(usize, Number),
-    /// A master carries out the next request of a contender, or its next command. The contender
-    /// reads the reply at once.
+    /// A master executes the next request of a contender, or its next command. The contender reads
+    /// the reply immediately.
     Execute(usize, usize),
     /// The same, and the reply is late, by a tick at least.
     ExecuteLate(usize, usize),
@@ -22,15 +22,15 @@ pub(crate) enum Action {
     Deliver(usize, usize),
     Break(usize, usize),
     TimeOut(usize),
-    /// An attempt is given up, or a lease given back.
+    /// An attempt is abandoned, or a lease released.
     Release(usize),
     ReleaseAgain(usize, u8, usize),
     Extend(usize),
-    /// A lease is given back, and left to the next contender by reservations.
+    /// A lease is released, with reservations for the next contender.
     Leave(usize),
     /// A reservation ends.
     Lapse(usize),
-    /// Masters that refused are asked again.
+    /// Masters that refused are queried again.
     TakeAgain(usize),
     /// A lease passes to the next caller of its contender.
     HandOn(usize),
@@ -186,7 +186,7 @@ impl World {
         actions.extend(can.map(|(own, _)| Action::Lose(own)));
     }
 
-    /// The world after an action that was offered.
+    /// Returns the world after an action that was offered.
     pub(crate) fn take(&mut self, part: &Part, action: Action) {
         match action {
             Action::Tick => self.tick(),

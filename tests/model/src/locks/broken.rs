@@ -1,17 +1,17 @@
 //! The mutants: each breaks one rule, by a lie at the edge of the machines or of a master.
 
-/// A rule that is broken.
+/// A broken rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Broken {
     /// A clock drifts further than the holder's time is shorter than the key's.
     Drift,
     /// All attempts of a contender have one value.
     OneValue,
-    /// A grant counts from its reply, not from before its request was sent.
+    /// The validity of a grant starts with its reply instead of its request.
     FromReply,
     /// A release does not compare.
     ReleaseWithoutCompare,
-    /// The masters that can be reached decide, not all that are configured.
+    /// The reachable masters decide, instead of all configured masters.
     MajorityOfReachable,
     /// An acquire whose outcome is unknown is sent once more.
     SentTwice,
@@ -19,33 +19,33 @@ pub enum Broken {
     ScoresFall,
     /// `ZADD` without XX, and without the life in the name of the set.
     MembersAreMade,
-    /// No `GET` behind the ballot.
+    /// No `GET` follows the ballot.
     KeyNotRead,
-    /// What a master says to the ballot is ignored.
+    /// The answer to the ballot is ignored.
     AnswerIgnored,
     /// One acceptance less than a quorum is enough.
     TooFewBallots,
     /// Acceptances of two ballots add up.
     BallotsAddUp,
-    /// `SET` goes behind the ballot.
+    /// `SET` follows the ballot.
     SetBehindBallot,
-    /// A key that was set again counts at hand-out.
+    /// A key that was set again is valid at hand-out.
     ReaddedCounts,
     /// A token is handed out whether or not the keys may have expired.
     HandedOutLate,
-    /// What counts at hand-out is counted from an extension.
+    /// The validity at hand-out starts with an extension.
     FromExtension,
-    /// A grant whose ballot was refused counts before the master has shown a score.
+    /// A grant with a refused ballot is valid before the master has shown a score.
     RefusedCounts,
-    /// An attempt counts what was accepted in the attempt before.
+    /// An attempt includes acceptances of the previous attempt.
     CarriedOver,
     /// A lease that is taken over keeps its former token.
     FormerToken,
     /// Its token is handed out whether or not the keys may have expired.
     ResumedUnheld,
-    /// What accepted its ballot counts from a later extension.
+    /// Acceptances of its ballot are valid from a later extension on.
     ResumedFromExtension,
-    /// What accepted its ballot counts from the write that carried the next one.
+    /// Acceptances of its ballot are valid from the write that carried the next ballot.
     HoldsMerged,
     /// Acceptances of two of its ballots add up.
     ResumedAddsUp,
@@ -57,7 +57,7 @@ pub enum Broken {
     FloorFromTooFew,
     /// The floor is read before the quarantine is over.
     FloorEarly,
-    /// A reservation that is found counts as a grant.
+    /// A reservation is taken as a grant.
     ReservationGrants,
     /// TAKE replaces a token.
     TakeReplaces,
@@ -65,18 +65,18 @@ pub enum Broken {
     ReserveWithoutCompare,
     /// All attempts of a contender that enters the queue have one value.
     TakenTwice,
-    /// What a master has refused proves that no key is there while it is asked again.
+    /// An earlier refusal proves that there is no key while the master is queried again.
     RefusedBefore,
-    /// A lease is handed on that is over.
+    /// An expired lease is passed on.
     HandedOnOver,
-    /// A lease is handed on once more than there are numbers behind its ballot.
+    /// A lease is passed on more often than there are numbers after its ballot.
     HandedOnOutside,
-    /// The tokens of hand-overs are to have the order of time, whatever clocks do.
+    /// The tokens of passed-on locks must be in the order of time, whatever clocks do.
     OrderWithoutClocks,
 }
 
 impl Broken {
-    /// Those that are found within seconds.
+    /// Mutants that are found within seconds.
     pub const ALL: [Self; 29] = [
         Self::Drift,
         Self::OneValue,
@@ -109,7 +109,7 @@ impl Broken {
         Self::OrderWithoutClocks,
     ];
 
-    /// Those that take longer.
+    /// Mutants that take longer.
     pub const LONG: [Self; 6] = [
         Self::ReaddedCounts,
         Self::RefusedCounts,

@@ -15,7 +15,8 @@ use super::wire::{Done, Kind, Number, Request, Token, Value};
 
 /// The TTL, whatever its length in ticks.
 const TTL: Duration = Duration::from_millis(10);
-/// What clocks show at the start: one that loses ticks shows nothing before its origin.
+/// The time of all clocks at the start, because a clock that loses ticks cannot show a time before
+/// its origin.
 const EPOCH: u8 = 8;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -26,7 +27,7 @@ pub(crate) struct Contender {
     pub(crate) begun: u8,
     /// The oldest first.
     pub(crate) locks: Vec<Lock>,
-    /// By master: what was sent, the oldest first.
+    /// The sent requests by master, the oldest first.
     pub(crate) links: Vec<Vec<Request>>,
     /// By master: the life in which it votes, as far as this contender knows.
     pub(crate) votes: Vec<Option<u8>>,
@@ -39,13 +40,13 @@ pub(crate) struct Contender {
 pub(crate) struct Lock {
     pub(crate) id: u8,
     pub(crate) value: Value,
-    /// The largest token that was handed out before it was asked for.
+    /// The largest token handed out before this one was requested.
     pub(crate) after: Token,
-    /// Another ballot is to be proposed.
+    /// Whether to propose another ballot.
     pub(crate) proposes: bool,
-    /// Masters that refused are to be asked again.
+    /// Whether to query masters that refused again.
     pub(crate) takes: bool,
-    /// What its release leaves behind.
+    /// The entries that its release leaves.
     pub(crate) leaving: Leaving,
     pub(crate) machine: Lifecycle,
 }
@@ -82,7 +83,7 @@ impl Lock {
         Self { id, value, after, proposes: false, takes: false, leaving, machine }
     }
 
-    /// What the lock of this number is called.
+    /// Returns the id of the lock with this number.
     pub(crate) fn id(own: usize, number: u8) -> u8 {
         number + 8 * own as u8
     }
@@ -114,7 +115,7 @@ impl Contender {
         }
     }
 
-    /// What its clock shows.
+    /// Returns the time of its clock.
     pub(crate) fn tick(&self, now: u8) -> u8 {
         EPOCH + now - self.lost
     }
@@ -141,7 +142,7 @@ impl Contender {
         self.locks.iter_mut().find(|lock| lock.id == id)
     }
 
-    /// The masters that are asked again for the key of this lock.
+    /// Returns the masters that are queried again for the key of this lock.
     pub(crate) fn taking(&self, lock: u8) -> impl Iterator<Item = usize> {
         let links = self.links.iter().enumerate();
         let is_asked =
@@ -149,7 +150,7 @@ impl Contender {
         links.filter(move |(_, link)| link.iter().any(is_asked)).map(|(master, _)| master)
     }
 
-    /// What carries a further ballot of an attempt.
+    /// Returns the request that carries another ballot of an attempt.
     pub(crate) fn further(&mut self, lock: u8, number: u32) -> Kind {
         let is_resumed = self.lock(lock).is_some_and(|lock| lock.machine.is_resumed());
         if is_resumed { Kind::Resume(number) } else { Kind::Ballot(number) }
@@ -172,7 +173,7 @@ impl Contender {
                 lock,
                 value,
                 kind,
-                // One that does not vote is asked for the key alone.
+                // A master that does not vote gets a request only for the key.
                 ballot: if life.is_some() { ballot } else { 0 },
                 life: life.unwrap_or(u8::MAX),
                 sent,
@@ -191,7 +192,7 @@ pub(crate) fn at(part: &Part, tick: u8) -> Instant {
     Instant::from_nanos(nanos * u64::from(tick))
 }
 
-/// What all clocks show at the start.
+/// Returns the time of all clocks at the start.
 pub(crate) fn at_start(part: &Part) -> Instant {
     at(part, EPOCH)
 }

@@ -1,4 +1,4 @@
-//! What the driver does for the locks of a contender.
+//! The driver's part in the locks of a contender.
 
 use redlock_core::{Ballot, Cause, NotAdmitted, WhyNot};
 use redlock_protocol::ballot::proposals::Proof;
@@ -37,7 +37,7 @@ impl World {
         self.only_copies(part, own, id);
     }
 
-    /// Masters that do not vote are asked for a copy.
+    /// Requests a copy from masters that do not vote.
     pub(crate) fn only_copies(&mut self, part: &Part, own: usize, id: u8) {
         for master in 0..part.masters {
             if self.contenders[own].votes[master].is_none() {
@@ -54,7 +54,7 @@ impl World {
         }
     }
 
-    /// The machine of a lock decides what follows, and that is done.
+    /// Passes an event to the machine of a lock, and executes its decision.
     pub(crate) fn happens(&mut self, part: &Part, own: usize, id: u8, event: Event<'_>) {
         let clock = self.contenders[own].clock(part, self.now);
         let Some(lock) = self.contenders[own].lock(id) else { return };
@@ -108,7 +108,7 @@ impl World {
         self.answered(part, own, master, &request);
     }
 
-    /// A connection breaks: of what was on its way, nothing is carried out any more.
+    /// Breaks a connection. None of the requests on their way is executed any longer.
     pub(crate) fn cut(&mut self, part: &Part, own: usize, master: usize) {
         let requests = std::mem::take(&mut self.contenders[own].links[master]);
         for request in requests {
@@ -139,7 +139,7 @@ impl World {
         self.sweep(part, own);
     }
 
-    /// Masters that refused a ballot are asked for their scores.
+    /// Queries the scores of masters that refused a ballot.
     fn ask_scores(&mut self, own: usize) {
         let now = self.now;
         let Some(lock) = self.contenders[own].open_mut() else { return };
@@ -184,7 +184,7 @@ impl World {
         self.sweep(part, own);
     }
 
-    /// The lock that is wanted or held is given back.
+    /// Releases the requested or held lock.
     pub(crate) fn give_up(&mut self, part: &Part, own: usize) {
         let clock = self.contenders[own].clock(part, self.now);
         let Some(lock) = self.contenders[own].open() else { return };
@@ -209,7 +209,7 @@ impl World {
         }
     }
 
-    /// A release that was not acknowledged is sent again.
+    /// Repeats a release that was not acknowledged.
     pub(crate) fn release_again(&mut self, part: &Part, own: usize, id: u8, master: usize) {
         self.happens(part, own, id, Event::Retry(part.place(own, master)));
     }
@@ -234,7 +234,7 @@ impl World {
         self.sweep(part, own);
     }
 
-    /// Removes locks of which nothing is left to do: none of their keys may be there any more.
+    /// Removes finished locks, of which no key may exist any longer.
     fn sweep(&mut self, part: &Part, own: usize) {
         let over = self.contenders[own].locks.iter().filter(|lock| lock.machine.is_over());
         let over: Vec<(u8, Value)> = over.map(|lock| (lock.id, lock.value)).collect();
@@ -250,10 +250,10 @@ impl World {
         }
     }
 
-    /// Whether a key is on a master, or comes to be, and no release is on its way behind it.
+    /// Returns `true` if a key exists on a master or will exist there, and no release follows it.
     fn is_left(&self, part: &Part, own: usize, master: usize, id: u8, value: Value) -> bool {
         let link = &self.contenders[own].links[master];
-        // What extends a key sets none.
+        // Extending a key sets none.
         let is_about_it = |kind| !matches!(kind, Kind::Exit(_) | Kind::Extend(_));
         let is_coming =
             |one: &&Request| one.lock == id && one.reply.is_none() && is_about_it(one.kind);

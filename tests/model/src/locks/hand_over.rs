@@ -1,16 +1,16 @@
-//! A lease passes from one caller of a contender to the next, and no master is asked.
+//! A lease passes from one caller of a contender to the next, without a request to any master.
 //!
 //! # What is promised
 //!
-//! Whatever clocks do: no token is handed out twice; a lock that is handed on has a larger token
-//! than the one before it on the lease, and a smaller one than every lease whose attempt begins
-//! after it; masters that two leases share held their keys in the order of all their tokens.
+//! Whatever clocks do: no token is handed out twice; a passed-on lock has a larger token than the
+//! previous lock of the lease, and a smaller token than every lease whose attempt begins after it;
+//! masters that two leases share held their keys in the order of all their tokens.
 //!
-//! Not promised where clocks break: that the token is larger than all that were handed out before
-//! the hand-over. A holder that believes its lease may hand it on behind a later lease of another
-//! contender, and no master is asked, which alone could say so: the store refuses that caller.
-//! Under Redlock's assumptions the order is that of time, because one lease at most is valid.
-//! `OrderWithoutClocks` demands it where clocks break, and finds that it is not so.
+//! Not promised if clocks break: that the token is larger than all tokens handed out before the
+//! pass. A holder that believes in its lease may pass it on after a later lease of another
+//! contender, because no master is queried, and only a master could know. The store rejects that
+//! caller. Under Redlock's assumptions the order is that of time, because at most one lease is
+//! valid. `OrderWithoutClocks` demands it even if clocks break, and finds a counterexample.
 
 use redlock_protocol::token::lease::hand_over::HandOver;
 use redlock_protocol::token::lifecycle::{Event, Step};
@@ -51,5 +51,5 @@ impl World {
     }
 }
 
-/// The first number behind a ballot that is another ballot's token.
+/// The first number after a ballot that is another ballot's token.
 const OUTSIDE: Token = 32;

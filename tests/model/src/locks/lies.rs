@@ -1,4 +1,4 @@
-//! What the mutants tell the machines.
+//! The inputs of the machines in the mutants.
 
 use redlock_core::Answer;
 use redlock_protocol::token::lifecycle::{Answered, Asked, Event};
@@ -10,7 +10,7 @@ use super::wire::{Kind, Reply, Request};
 use super::world::World;
 
 impl World {
-    /// Since when an answer counts: since its request was sent.
+    /// Returns the time from which an answer is valid: when its request was sent.
     pub(crate) fn counted_from(&self, part: &Part, own: usize, request: &Request) -> u8 {
         match part.broken {
             Some(Broken::ResumedUnheld) if matches!(request.kind, Kind::Resume(_)) => {
@@ -21,13 +21,13 @@ impl World {
         }
     }
 
-    /// What is sent again when a connection breaks: nothing.
+    /// Returns the request to repeat when a connection breaks: none.
     pub(crate) fn resent(&self, part: &Part, request: &Request) -> Option<Request> {
         let again = part.broken == Some(Broken::SentTwice) && request.kind == Kind::Acquire;
         again.then(|| Request { reply: None, ..request.clone() })
     }
 
-    /// What the machine is told of a reply: what the master said.
+    /// Returns the answer that the machine gets for a reply: the master's own.
     pub(crate) fn told(
         &mut self,
         part: &Part,
@@ -76,7 +76,7 @@ impl World {
         reply.answer()
     }
 
-    /// Another ballot was proposed: what was accepted before counts no more.
+    /// Another ballot was proposed, so acceptances of the previous one are no longer valid.
     pub(crate) fn proposed(&mut self, part: &Part, own: usize, id: u8, round: u32) {
         if !matches!(part.broken, Some(Broken::BallotsAddUp | Broken::ResumedAddsUp)) {
             return;
@@ -94,7 +94,7 @@ impl World {
         }
     }
 
-    /// A contender renews a key for which it has not read the reply yet: that counts from now.
+    /// A contender extends a key whose reply it has not read yet, and takes its validity from now.
     pub(crate) fn renew(&mut self, part: &Part, own: usize, master: usize) {
         let (now, resource) = (self.now, part.resource(own));
         let sent = self.contenders[own].tick(now);

@@ -1,4 +1,4 @@
-//! Keys and data that are lost, and how a master comes to vote again.
+//! Lost keys and data, and how a master votes again.
 
 use super::action::Action;
 use super::broken::Broken;
@@ -92,7 +92,7 @@ impl World {
         }
     }
 
-    /// Those that have not learnt of the loss learn it now.
+    /// All clients that have not learned of the loss learn it now.
     fn admit(&mut self, part: &Part, master: usize) {
         let found = &mut self.masters[master];
         let Some(quarantine) = found.quarantine.take() else { return };

@@ -16,14 +16,14 @@ pub(crate) struct Master {
     pub(crate) keys: [Option<(Value, u8)>; RESOURCES],
     /// How many ticks its clock has gained.
     pub(crate) gained: u8,
-    /// The score of the member; none where there is none.
+    /// The score of the member. `None` without one.
     pub(crate) score: Option<Number>,
     /// How often it has lost its data.
     pub(crate) life: u8,
     /// How it comes to vote again after that.
     pub(crate) quarantine: Option<Quarantine>,
-    /// Where the order of keys is looked at: who has had the key, in that order, and the ballot
-    /// that was accepted for it.
+    /// The former holders of the key in order, with the ballots accepted for it, if the order is
+    /// checked.
     pub(crate) past: Vec<(u8, Number)>,
 }
 
@@ -138,8 +138,8 @@ impl Master {
         }
     }
 
-    /// The next of `SET`, `ZADD` and `GET`. What follows on a refusal has no say: it is carried out
-    /// with it.
+    /// Executes the next of `SET`, `ZADD` and `GET`. The commands after a refusal have no effect on
+    /// the result, so they are executed together with it.
     fn next_of_acquire(
         &mut self,
         part: &Part,
@@ -191,7 +191,7 @@ impl Master {
         accepts
     }
 
-    /// The ballot was accepted, and the key was there behind that.
+    /// Records an accepted ballot whose key existed afterwards.
     fn note(&mut self, request: &Request) {
         if let Some(past) = self.past.iter_mut().rfind(|(lock, _)| *lock == request.lock) {
             past.1 = request.ballot;

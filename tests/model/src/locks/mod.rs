@@ -3,15 +3,15 @@
 //! # What is modelled
 //!
 //! Masters with a key and a clock; contenders with their machines, a clock, and one connection to
-//! each master. Every request is carried out, and every reply is read, at any time; a connection
-//! that breaks loses what was on its way. Time is one number of ticks; clocks slip.
+//! each master. Every request is executed, and every reply is read, at any time. A broken
+//! connection loses the messages on their way. Time is a number of ticks, and clocks slip.
 //!
 //! # What is not
 //!
-//! - A request that a dead connection has left on the way: the connection is ended on the server
+//! - A request that a dead connection has left on its way, because the server ends that connection
 //!   before a new one is used.
-//! - Waiting, and which ticket is first at the meeting point: they decide when something is sent.
-//!   What a release leaves there and elsewhere, and what the next one does with it, is modelled
+//! - Waiting, and which ticket is first at the meeting point, which decide only when a request is
+//!   sent. The reservations of a release, and their effect on the next client, are modelled
 //!   (`queue`).
 
 mod action;

@@ -2,10 +2,10 @@
 
 use super::broken::Broken;
 
-/// What one run bounds. Counts are for the whole run.
+/// The bounds of one run. Numbers apply to the whole run.
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
-    /// What it is called in the output.
+    /// Its name in the output.
     pub name: &'static str,
     /// How many masters there are.
     pub masters: usize,
@@ -15,24 +15,25 @@ pub struct Part {
     pub apart_resources: bool,
     /// Ballots are numbers up to this; 0 where locks have no tokens.
     pub ballots: u8,
-    /// By contender, the one ballot that it begins with; none where it may be any.
+    /// By contender, the only ballot that it begins with. Empty if it may be any.
     pub numbers: &'static [u8],
     /// Whether a contender begins only when the one before it has got the lock, or given it up.
     pub by_turns: bool,
     /// The score of each master at the start.
     pub scores: [u8; 3],
-    /// How many ballots are proposed beside the first of each attempt.
+    /// How many ballots are proposed after the first one of each attempt.
     pub second: u8,
     /// Whether the commands of an acquire are carried out apart.
     pub apart: bool,
-    /// How many ticks a key lives; a holder may count on less than that, and on at least one tick.
+    /// How many ticks a key lasts. Its holder may use at least one tick, and fewer than that.
     pub ttl: u8,
     /// When time ends.
     pub horizon: u8,
-    /// How many contenders, from the first, read grants late, too: in a later tick than that in
+    /// How many contenders, from the first on, may also read grants in a later tick than the one in
     /// which they are made.
     pub late: usize,
-    /// Whether those may also read grants at once; otherwise each is read in a step of its own.
+    /// Whether those contenders may also read grants immediately. Otherwise each is read in a
+    /// separate step.
     pub prompt: bool,
     /// Whether locks are released; otherwise each is left to its expiry.
     pub releases: bool,
@@ -40,26 +41,26 @@ pub struct Part {
     pub extensions: u8,
     /// How many connections break.
     pub breaks: u8,
-    /// How many attempts are given up before they are decided: by the node timeout, or because the
-    /// handle is shut down.
+    /// How many attempts are abandoned before they are decided: by the node timeout, or by a
+    /// shutdown of the handle.
     pub cancels: u8,
     /// How often a clock gains or loses a tick. A master gains, a contender loses.
     pub slips: u8,
     /// How many slips any two clocks may be apart, as far as the assumption goes.
     pub drift: u8,
-    /// How often the first contender takes over a lease that another has given away.
+    /// How often the first contender resumes a lease that another contender has passed on.
     pub resumes: u8,
     /// By master, until when its key is there at the start; 0 where it is not.
     pub planted: [u8; 3],
     /// How many requests of its first holder to set the key are still on their way.
     pub plants: u8,
-    /// By contender, whether it enters the queue at master 0: it sends ENTER there and TAKE to the
-    /// others in the place of SET NX. Where there is one, a lease may be left to the next contender
-    /// by reservations. None where there is no queue.
+    /// By contender, whether it enters the queue at master 0: it sends ENTER there, and TAKE to the
+    /// others in the place of SET NX. With a queue, a lease may be left to the next contender by
+    /// reservations. Empty without a queue.
     pub enters: &'static [bool],
-    /// How often masters that refused are asked again under the same token.
+    /// How often masters that refused are queried again with the same token.
     pub again: u8,
-    /// How often a lease is handed on inside a contender.
+    /// How often a lease is passed on inside a contender.
     pub hand_overs: u8,
     /// How many keys vanish, as where a master's clock jumps.
     pub vanish: u8,
@@ -68,7 +69,7 @@ pub struct Part {
     pub clocks_hold: bool,
     /// Whether the order in which masters had keys is compared with the tokens.
     pub order: bool,
-    /// How many masters lose their data. A connection tells of it at once where `restarts`.
+    /// How many masters lose their data. With `restarts`, a connection reports it immediately.
     pub losses: u8,
     /// The masters that may.
     pub lossy: &'static [usize],
@@ -79,7 +80,7 @@ pub struct Part {
     pub keeps_keys: bool,
     /// Whether masters that lost their data are admitted again.
     pub admits: bool,
-    /// The rule that is broken.
+    /// The broken rule.
     pub broken: Option<Broken>,
 }
 
@@ -141,7 +142,7 @@ const RESUME: Part = Part {
 /// A lease that is left to the next contender, with ballots.
 const LEFT: Part = Part { enters: &[false, true], ..FENCED };
 
-/// The bounds that the ordinary tests exhaust in seconds.
+/// Returns the bounds that the ordinary tests exhaust in seconds.
 pub fn small() -> Vec<Part> {
     vec![
         Part { name: "late", late: 2, horizon: 2, ..TWO },
@@ -155,7 +156,7 @@ pub fn small() -> Vec<Part> {
     ]
 }
 
-/// The bounds of `make model`.
+/// Returns the bounds of `make model`.
 pub fn large() -> Vec<Part> {
     let again = Part { attempts: &[2, 1], releases: true, ..TWO };
     let restart = Part { losses: 1, restarts: true, admits: true, releases: false, ..FENCED };
@@ -243,7 +244,7 @@ pub fn large() -> Vec<Part> {
     ]
 }
 
-/// The part in which a mutant is looked for.
+/// Returns the part in which a mutant is searched.
 pub fn named(broken: Broken) -> Part {
     use Broken as B;
     let again = Part { attempts: &[2, 1], releases: true, cancels: 1, ..TWO };

@@ -1,8 +1,9 @@
-//! What a lease leaves to the next contender, and how that one takes it.
+//! The reservations that a lease leaves to the next contender, and how that one takes them.
 //!
-//! A release may put a reservation in the place of the key, a value that is nobody's token. One
-//! that enters the queue at the meeting point replaces it. Who is called when is not modelled: each
-//! sends its requests at any time, and a reservation ends at any time, whatever its life.
+//! A release may replace the key by a reservation, a value that is not a token. A contender that
+//! enters the queue at the meeting point replaces it. The time of a notification is not modelled:
+//! each contender sends its requests at any time, and a reservation ends at any time, whatever its
+//! expiry.
 
 use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::token::lifecycle::{Answered, Asked, Event, Stage};
@@ -19,10 +20,10 @@ use super::world::World;
 /// The master that keeps the queue.
 pub(crate) const MEETING_POINT: usize = 0;
 
-/// The value of a reservation that names nobody. Those that name a contender follow it.
+/// The value of a reservation for no particular contender. Reservations for a contender follow it.
 const RESERVED: Value = 100;
 
-/// What the release of a lock leaves behind.
+/// The entries that the release of a lock leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Leaving {
     /// No key.
@@ -33,7 +34,8 @@ pub(crate) enum Leaving {
     Lease,
 }
 
-/// Whose reservation a value is: `None` for a token, `Some(None)` where it names nobody.
+/// Returns the contender of a reservation: `None` for a token, `Some(None)` for no particular
+/// contender.
 pub(crate) fn reserved_for(value: Value) -> Option<Option<usize>> {
     let named = value.checked_sub(RESERVED)?;
     (named < 8).then(|| named.checked_sub(1).map(usize::from))
@@ -101,8 +103,8 @@ impl World {
         contender.send(id, Kind::Take, ballot, masters.without(at), now);
     }
 
-    /// The releases of a lock go to these masters: what is left behind is left once, and what is
-    /// sent again deletes only.
+    /// Sends the releases of a lock to these masters. Reservations are left only once, and a
+    /// repeated release only deletes.
     pub(crate) fn send_releases(&mut self, part: &Part, own: usize, id: u8, masters: MasterSet) {
         let (now, next) = (self.now, part.next(own));
         let contender = &mut self.contenders[own];
@@ -119,7 +121,7 @@ impl World {
         contender.send(id, kind, 0, at, now);
     }
 
-    /// A lease is given back, and left to the next contender.
+    /// Releases a lease and leaves it to the next contender.
     pub(crate) fn leave(&mut self, part: &Part, own: usize) {
         if let Some(lock) = self.contenders[own].open_mut() {
             lock.leaving = Leaving::Lease;
@@ -127,22 +129,22 @@ impl World {
         self.give_up(part, own);
     }
 
-    /// One that stood in the queue and does not wait any more calls the next one.
+    /// A contender that leaves the queue notifies the next one.
     pub(crate) fn leave_place(&mut self, part: &Part, own: usize, id: u8) {
         let enters = part.enters(own);
         let lock = self.contenders[own].lock(id).filter(|lock| enters && lock.is_attempt());
         lock.into_iter().for_each(|lock| lock.leaving = Leaving::Place);
     }
 
-    /// A mutant remembers which masters were asked again.
+    /// A mutant remembers which masters were queried again.
     pub(crate) fn note_again(&mut self, part: &Part, own: usize, masters: MasterSet) {
         if part.broken == Some(Broken::RefusedBefore) {
             self.contenders[own].accepted = masters.iter().map(|master| (master, 0)).collect();
         }
     }
 
-    /// The attempt is given up: a mutant takes what masters answered before for the answer to what
-    /// they are asked again.
+    /// The attempt is abandoned. A mutant takes the masters' earlier answers as answers to the
+    /// repeated request.
     pub(crate) fn refused_before(&mut self, part: &Part, own: usize, id: u8) {
         if part.broken != Some(Broken::RefusedBefore) {
             return;
@@ -166,7 +168,7 @@ impl World {
         if reply == Reply::Held && is_reserved { Reply::Granted } else { reply }
     }
 
-    /// Masters that refused are asked for the same again.
+    /// Queries masters that refused for the same key again.
     pub(crate) fn take_again(&mut self, part: &Part, own: usize) {
         let Some(lock) = self.contenders[own].open_mut() else { return };
         lock.takes = false;
@@ -189,8 +191,8 @@ impl Master {
         }
     }
 
-    /// A reservation comes to be where the key of the request is; at the meeting point, where there
-    /// is none, or one for this contender, too.
+    /// Creates a reservation in the place of the request's key. At the meeting point, also if there
+    /// is no key, or a reservation for this contender.
     pub(crate) fn reserve(&mut self, part: &Part, resource: usize, request: &Request) -> Reply {
         let (value, own) = (self.keys[resource].map(|(value, _)| value), request.lock);
         let is_ours = value == Some(request.value);

@@ -13,14 +13,14 @@ use super::part::Part;
 use super::wire::{Kind, Number, Reply, Request};
 use super::world::{Handed, World};
 
-/// The first lock of one that takes a lease over.
+/// The first lock of a contender that resumes a lease.
 const FIRST: u8 = 4;
 
 impl World {
     pub(crate) fn resume_actions(&self, part: &Part, actions: &mut Vec<Action>) {
         if self.left.resumes > 0 {
             let open = self.contenders[0].open();
-            // One that has it may have given it away.
+            // A contender that has the lease may have passed it on.
             if open.is_none_or(|lock| lock.machine.lease().is_some()) {
                 let numbers = 1..=part.ballots;
                 let is_allowed =
@@ -52,7 +52,7 @@ impl World {
         self.masters[master].keys[0] = Some((FORMER_VALUE, until));
     }
 
-    /// A mutant goes on with an attempt that was too late.
+    /// A mutant continues an attempt that was too late.
     pub(crate) fn is_revived(
         &mut self,
         part: &Part,
@@ -80,8 +80,8 @@ impl World {
         is_late
     }
 
-    /// A mutant hands out what was accepted too long ago, once a quorum of those has extended the
-    /// key.
+    /// A mutant hands out acceptances that are too old, once a quorum of those masters has extended
+    /// the key.
     pub(crate) fn revive(&mut self, part: &Part, own: usize, master: usize, request: &Request) {
         let is_later = matches!(request.kind, Kind::Resume(2..) | Kind::Extend(_));
         let granted =
@@ -117,7 +117,7 @@ impl Part {
 }
 
 impl Master {
-    /// The key was extended: the ballot is proposed behind that.
+    /// The key was extended, so the ballot is proposed after that.
     pub(crate) fn resumed(&mut self, part: &Part, request: &Request) -> Reply {
         let accepted = request.done.ballot.unwrap_or_else(|| self.accept(part, request));
         match self.score_of(part, request) {
@@ -132,7 +132,7 @@ impl Master {
         }
     }
 
-    /// Whether the ballot of this request is carried out now, before the key was looked at.
+    /// Returns `true` if the ballot of this request is executed now, before the key is read.
     pub(crate) fn is_ahead(&self, part: &Part, request: &Request) -> bool {
         let is_resume = matches!(request.kind, Kind::Resume(_)) && request.ballot > 0;
         part.broken == Some(Broken::BallotAhead) && is_resume && request.done.ballot.is_none()

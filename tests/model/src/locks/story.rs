@@ -1,4 +1,4 @@
-//! A counterexample as people read it.
+//! A counterexample as readable text.
 
 use super::action::Action;
 use super::part::Part;
@@ -84,7 +84,7 @@ fn line(part: &Part, before: &World, action: Action, after: &World) -> String {
     }
 }
 
-/// What a master was asked next, and what it said.
+/// Describes a master's next request and its answer.
 fn carried_out(part: &Part, before: &World, own: usize, master: usize) -> String {
     let link = &before.contenders[own].links[master];
     let Some(next) = link.iter().find(|request| request.reply.is_none()) else {
@@ -99,7 +99,7 @@ fn carried_out(part: &Part, before: &World, own: usize, master: usize) -> String
     what(&Request { reply, ..request })
 }
 
-/// What became of one of the commands of an acquire.
+/// Describes the result of one command of an acquire.
 fn command(before: &Request, after: &Request) -> String {
     let said = |yes: Option<bool>| if yes == Some(true) { "granted" } else { "refused" };
     if before.done.set != after.done.set {
@@ -153,7 +153,7 @@ fn what(request: &Request) -> String {
     format!("{kind}: {reply}")
 }
 
-/// What a contender has come to by now.
+/// Describes the present state of a contender.
 fn state(before: &World, after: &World, own: usize) -> String {
     let stage =
         |world: &World| match world.contenders[own].open().and_then(|lock| lock.machine.lease()) {

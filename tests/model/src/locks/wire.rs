@@ -1,9 +1,9 @@
-//! What is on the way between a contender and a master.
+//! Messages between a contender and a master.
 
 use redlock_core::{Answer, Balloted, Cause, NotAdmitted, Verdict, WhyNot};
 use redlock_protocol::token::lifecycle::Asked;
 
-/// What a key is set to.
+/// The value of a key.
 pub(crate) type Value = u8;
 
 /// A ballot, by its number; 0 where there is none.
@@ -14,11 +14,11 @@ pub(crate) type Token = u64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
-    /// `SET NX`; with a ballot, `ZADD` and `GET` behind it.
+    /// `SET NX`, followed by `ZADD` and `GET` if there is a ballot.
     Acquire,
     /// The same where it enters the queue of the meeting point, which is this master.
     Enter,
-    /// The same elsewhere, of one that enters a queue.
+    /// The same on another master, by a contender that enters a queue.
     Take,
     Extend(u32),
     Readd,
@@ -29,7 +29,7 @@ pub(crate) enum Kind {
     Leave(usize),
     /// The meeting point is left, and no key of ours can be there.
     Exit(usize),
-    /// A ballot under this number, for a key that was granted: `ZADD`, `ZSCORE`, `GET`.
+    /// A ballot with this number, for a granted key: `ZADD`, `ZSCORE`, `GET`.
     Ballot(u32),
     Score,
     /// An extension with the ballot of this number, for a lease that is taken over.
@@ -37,7 +37,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// What it is for the machine.
+    /// Returns its kind for the machine.
     pub(crate) fn asked(self) -> Asked {
         match self {
             Self::Acquire | Self::Enter | Self::Take | Self::Resume(1) => Asked::First,
@@ -49,12 +49,12 @@ impl Kind {
         }
     }
 
-    /// Whether it sets a key that was not ours before, with a ballot behind it.
+    /// Returns `true` if it sets a key that was not ours, followed by a ballot.
     pub(crate) fn is_acquire(self) -> bool {
         matches!(self, Self::Acquire | Self::Enter | Self::Take)
     }
 
-    /// Whether no key of ours is there behind it.
+    /// Returns `true` if no key of ours exists afterwards.
     pub(crate) fn is_release(self) -> bool {
         matches!(self, Self::Release | Self::Reserve | Self::Leave(_))
     }
@@ -71,7 +71,7 @@ pub(crate) enum Reply {
     Refused,
     /// The same, with the score.
     RefusedAt(Number),
-    /// The key is ours, or nothing is said about it.
+    /// The key is ours, or the reply does not show it.
     Score(Number),
     /// There are no ballots.
     NoMember,
@@ -91,7 +91,7 @@ pub(crate) struct Request {
     pub(crate) life: u8,
     /// When it was sent, by the contender's clock.
     pub(crate) sent: u8,
-    /// Its answer counts: the master votes, and did so when it was asked.
+    /// Its answer is valid: the master votes, and did so when the request was sent.
     pub(crate) counts: bool,
     pub(crate) done: Done,
     pub(crate) reply: Option<Reply>,
@@ -99,7 +99,7 @@ pub(crate) struct Request {
     pub(crate) is_readable: bool,
 }
 
-/// What was carried out of the commands of an acquire, and whether each did what it should.
+/// The executed commands of an acquire, and whether each succeeded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Done {
     pub(crate) set: Option<bool>,

@@ -14,7 +14,7 @@ pub(crate) struct World {
     pub(crate) contenders: Vec<Shared<Contender>>,
     /// The tokens that were handed out, in that order.
     pub(crate) handed: Vec<Handed>,
-    /// What has happened that must never happen.
+    /// A state that must never occur.
     pub(crate) wrong: Option<Wrong>,
     pub(crate) left: Left,
 }
@@ -22,16 +22,16 @@ pub(crate) struct World {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Handed {
     pub(crate) token: Token,
-    /// The ballot behind it.
+    /// Its ballot.
     pub(crate) ballot: Number,
     pub(crate) resource: usize,
     pub(crate) lock: u8,
 }
 
-/// What the first holder of a lease that is taken over has got.
+/// The token of the first holder of a lease that is resumed.
 pub(crate) const FORMER: Handed = Handed { token: 32, ballot: 1, resource: 0, lock: 0 };
 
-/// What may still happen.
+/// The remaining actions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Left {
     pub(crate) extensions: u8,
@@ -53,11 +53,11 @@ pub(crate) enum Wrong {
     KeyLeft,
     /// A token was handed out twice.
     Twice,
-    /// A token is not larger than one that was handed out before its attempt began.
+    /// A token is not larger than a token handed out before its attempt began.
     OutOfTime,
     /// A token is not larger than one of an earlier lease.
     OutOfOrder,
-    /// A lock that was handed on has no larger token than the one before it on the lease.
+    /// A passed-on lock has no larger token than the previous lock of the lease.
     OutOfLease,
 }
 
@@ -101,7 +101,8 @@ impl World {
         own.map(|handed| handed.token).max().unwrap_or(0)
     }
 
-    /// What was handed out before. Where a lease keeps its former token that is its own.
+    /// Returns the tokens handed out before. If a lease keeps its former token, that one is its
+    /// own.
     fn handed(&self, part: &Part) -> impl Iterator<Item = &Handed> {
         let keeps = part.broken == Some(Broken::FormerToken);
         self.handed.iter().filter(move |handed| !keeps || handed.lock != FORMER.lock)
@@ -133,8 +134,8 @@ impl World {
         pairs.all(|(one, other)| !self.is_turned(one, other))
     }
 
-    /// Whether a master that has accepted both held their keys in another order than their numbers.
-    /// What one lease is handed on as has one key.
+    /// Returns `true` if a master that accepted both held their keys in another order than their
+    /// numbers. All locks of one lease have one key.
     fn is_turned(&self, one: &Handed, other: &Handed) -> bool {
         self.masters.iter().any(|master| {
             let place = |handed: &Handed| {

@@ -1,4 +1,4 @@
-//! What a script meets that is not ours, and what it may not do.
+//! Foreign data that a script meets, and actions that it has no right to.
 
 use redlock_core::admission::Outcome;
 use redlock_core::{Answer, Ballot, Balloted, Bid, Op, Token, Unread};
@@ -143,7 +143,7 @@ async fn the_level_lifts_every_member_that_lies_below_it() {
     assert_eq!(lab.run::<f64>(&["ZSCORE", &set, "5"]), 127.0);
 }
 
-/// The largest of one member counts for all: which lock it was for is not known.
+/// The largest ballot of one member applies to all, because its lock is not known.
 #[tokio::test]
 async fn a_conversion_lifts_every_member_to_the_largest_ballot_of_the_other_kind() {
     let mut lab = Lab::new().await;
@@ -179,7 +179,7 @@ async fn a_malformed_record_is_named_and_no_script_writes_to_it() {
     assert_eq!(dump(&mut lab), before);
 }
 
-/// What belongs to a quarantine comes and goes together.
+/// The fields of a quarantine appear and disappear together.
 #[tokio::test]
 async fn half_of_a_quarantine_is_named_and_no_script_writes_to_it() {
     let mut lab = Lab::new().await;
@@ -232,7 +232,7 @@ async fn keys_that_are_out_of_bounds_are_named_as_a_missing_right() {
     let (_server, mut node) = with(&["~other:*", "+@all"]).await;
     let unread = node.up().await.record.unwrap_err().to_string();
     assert!(unread.contains("NOPERM"), "{unread}");
-    // The record may be read, its ballot sets may not.
+    // The user can read the record, but not its ballot sets.
     let (_server, mut node) = with(&["~locks:redlock-quorum:1", "+@all"]).await;
     let identity = node.up().await.identity.unwrap();
     let refused = node.admission(init(identity)).await.unwrap_err();

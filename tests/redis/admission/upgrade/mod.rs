@@ -1,5 +1,5 @@
-//! From the version without a quarantine, and back: its requests, byte for byte, beside handles of
-//! this one.
+//! An upgrade from the version without a quarantine, and back: the exact requests of that version,
+//! mixed with handles of this one.
 
 mod sets;
 
@@ -9,7 +9,7 @@ use redlock_testkit::{RedisServers, ServerOptions};
 use crate::admission::{handle_on, run};
 use crate::lab::{eventually, in_time, ms, secs, text};
 
-/// The access list that the version before told people to give.
+/// The access list that the previous version recommended.
 const RIGHTS_BEFORE: &str =
     "~locks:* +set +eval +evalsha +get +del +pttl +pexpire +info +client|id +client|kill";
 /// The rights that this version needs in addition.
@@ -24,7 +24,7 @@ struct Lab {
     urls: Vec<String>,
 }
 
-/// A client of the version before: it asks each master by its own commands, and counts.
+/// A client of the previous version, which queries each master with its own commands.
 struct Old {
     masters: Vec<redis::Connection>,
 }
@@ -70,7 +70,7 @@ impl Old {
         self.ask(&["EVAL", RELEASE, "1", "locks:a", token])
     }
 
-    /// It works as ever, where nobody else holds the lock.
+    /// Works as usual if no other client holds the lock.
     fn serves(&mut self) -> bool {
         self.acquire("old") && self.extend("old") && self.release("old")
     }
@@ -132,14 +132,14 @@ async fn an_upgrade_step_by_step_and_back_costs_no_lock() {
     lab.grant(RIGHTS_ADDED);
     assert!(old.extend("old"));
 
-    // 2. `init`. What the old client holds is respected.
+    // 2. `init`. The lock of the old client is respected.
     let new = lab.new_version();
     assert_eq!(new.init().await.unwrap().admitted(), 3);
     let error = new.try_lock("a").await.unwrap_err();
     assert!(matches!(error, AcquireError::Held { .. }), "{error}");
     assert!(old.extend("old") && old.release("old"));
 
-    // 3. Both versions beside each other, in any order.
+    // 3. Both versions together, in any order.
     for _ in 0..3 {
         take_turns(&mut old, &new).await;
     }
@@ -152,7 +152,8 @@ async fn an_upgrade_step_by_step_and_back_costs_no_lock() {
     let again = lab.new_version();
     take_turns(&mut old, &again).await;
 
-    // A master that restarts meanwhile votes at once for the old ones, and later for the new.
+    // A master that restarts in the meantime votes immediately for the old clients, and later for
+    // the new ones.
     lab.servers[0].restart_empty().unwrap();
     lab.grant(&format!("on >secret {RIGHTS_BEFORE} {RIGHTS_ADDED}"));
     assert!(Old::new(&lab).serves());

@@ -1,4 +1,4 @@
-//! The scripts of the version that knew of no set of masters, before and after those of this one.
+//! The scripts of the version without sets of masters, before and after the scripts of this one.
 //! They ignore its fields and keep them.
 
 use redlock_core::admission::{
@@ -152,7 +152,7 @@ async fn former_scripts_keep_the_set_of_masters() {
     lab.old_admit(NONCE).await;
     let admitted = lab.record().await;
     assert_eq!((admitted.run.is_some(), admitted.set), (true, Some(set.clone())));
-    // It admits one that is in quarantine.
+    // It admits a master in quarantine.
     assert_eq!(lab.old_begin("00000000000000bb"), 0);
     assert_eq!(lab.old_init("00000000000000cc", MAX_TTL), 0);
     let admitted = lab.record().await;
@@ -181,7 +181,7 @@ async fn former_records_get_a_set_of_masters() {
     assert_eq!(lab.script(AdmissionOp::Begin(begin)).await.set, set);
 }
 
-/// The fields of a record that the former version does not know: it left others alone.
+/// The previous version keeps fields of a record that it does not know.
 #[tokio::test]
 async fn records_without_a_set_are_accepted() {
     let servers = redlock_testkit::RedisServers::start(3).unwrap();

@@ -14,25 +14,25 @@ use crate::seeds;
 const DAY: Duration = Duration::from_secs(3 * 3_600);
 const DAYS: u64 = 6;
 const MINUTE: Duration = Duration::from_secs(60);
-/// The work takes a while, and a host may be killed meanwhile or before.
+/// The work takes a while, and a host may be killed during it or before it.
 const WORK_MAX: Duration = Duration::from_secs(20 * 60);
 const HOSTS: usize = 3;
 
-/// Who does the work.
+/// The host that does the work.
 #[derive(Clone, Copy)]
 enum By {
     Library,
     Other(Option<Flaw>),
 }
 
-/// What is left of a campaign.
+/// The result of a campaign.
 struct Outcome {
     history: Arc<History>,
     /// The days on which some host was not killed.
     served: u64,
 }
 
-/// Drops with the work that it stands for.
+/// A claim that ends when the work is dropped.
 struct Claim<'a>(&'a Contender, String);
 
 impl Drop for Claim<'_> {
@@ -77,7 +77,7 @@ async fn come(masters: &SimNodes, by: By, fire: u64, mut rng: StdRng, log: &Cont
         }
     };
     let _ = timeout(life, run).await;
-    // What a process that was killed has not sent is never sent.
+    // Messages that a killed process has not sent are never sent.
     partition(&client);
     is_killed
 }
@@ -103,7 +103,7 @@ async fn campaign(seed: u64, by: By) -> Outcome {
     let masters = admitted(5, seed);
     let history = Arc::new(History::new(masters.clock()));
     let mut served = 0;
-    // Somebody keeps a handle, so that masters that come back are admitted again.
+    // A client keeps a handle, so that returning masters are admitted again.
     let resident = handle(&masters).build().unwrap();
     for day in 1..=DAYS {
         let begin = masters.clock().now();
@@ -119,7 +119,7 @@ async fn campaign(seed: u64, by: By) -> Outcome {
     Outcome { history, served }
 }
 
-/// The number of fires that were completed.
+/// Returns the number of completed scheduled runs.
 fn judge(outcome: &Outcome) -> anyhow::Result<u64> {
     let records = outcome.history.records();
     check(&records)?;

@@ -12,15 +12,15 @@ use crate::arena::{NODE_TIMEOUT, hold, let_go};
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 
-/// Empties one master after the other, with a day between, and has somebody ask for the name
-/// `asked` times a day. Says whether the fire of the first day is still known in the end.
+/// Empties one master after the other, with a day in between, while a client queries the name
+/// `asked` times a day. Returns whether the run of the first day is still known at the end.
 async fn is_kept(asked: u32) -> bool {
     let (masters, redlock) = masters(5);
     assert_eq!(redlock.once(NAME).fire(7).run(|_| async {}).await, Ok(Once::Ran(())));
     for day in 0..7 {
         masters[day % 5].crash_and_restart(false);
         for _ in 0..asked {
-            // It is asked for beside a master in quarantine, and behind that.
+            // The client queries it while a master is in quarantine, and afterwards.
             sleep(DAY / 1_000 / asked).await;
             let done = redlock.once(NAME).fire(7).run(|_| async {}).await;
             assert!(matches!(done, Ok(Once::Done { .. })), "day {day}: {done:?}");
@@ -36,13 +36,13 @@ async fn a_mark_outlives_masters_that_are_emptied_one_by_one_as_long_as_it_is_as
     assert!(is_kept(1).await && is_kept(3).await);
 }
 
-/// What is not promised, and why the test above shows something.
+/// This is not promised, and shows that the test above is not trivial.
 #[tokio::test(start_paused = true)]
 async fn a_mark_that_nobody_asks_for_is_lost_with_the_masters_that_had_it() {
     assert!(!is_kept(0).await);
 }
 
-/// A recipe is asked once a day, while masters are emptied one by one.
+/// A recipe is queried once a day while masters are emptied one by one.
 async fn asked_daily(flaw: Option<Flaw>) -> Result<usize, Box<Repeat>> {
     let (masters, redlock) = masters(5);
     let history = Arc::new(History::new(masters.clock()));
@@ -88,7 +88,8 @@ fn troubled(seed: u64) -> (SimNodes, Redlock) {
     (masters, redlock)
 }
 
-/// Whatever became of the first, it is in nobody's way, and the mark says whether it was done.
+/// Whatever happened to the first run, it blocks no client, and the mark shows whether the job was
+/// completed.
 async fn assert_clean(masters: &SimNodes, redlock: &Redlock, ran: Option<Once<()>>) {
     let_go(masters);
     heal(masters);
@@ -111,7 +112,7 @@ async fn poll_times<F: Future>(future: F, polls: u64) -> Option<F::Output> {
         left -= 1;
         match future.as_mut().poll(cx) {
             Poll::Ready(output) => Poll::Ready(Some(output)),
-            // The last poll was in vain: it is dropped at once, not when it would be woken.
+            // This was the last poll, so the future is dropped now rather than at its wake-up.
             Poll::Pending if left == 0 => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         }
@@ -141,8 +142,8 @@ async fn work_that_is_dropped_at_any_millisecond_is_in_nobody_s_way() {
     }
 }
 
-/// While masters are told, the lock is not given back: nobody does the work again that may have
-/// left no mark.
+/// While the mark is written, the lock is not released, so that no client repeats a job that may
+/// have no mark.
 #[tokio::test(start_paused = true)]
 async fn a_completion_that_is_dropped_leaves_the_lock_to_expire() {
     let (masters, redlock) = masters(5);

@@ -27,17 +27,17 @@ fn key() -> Arc<[u8]> {
     Mark::key(b"", &NAME.into())
 }
 
-/// What each master has of the mark.
+/// Returns the mark on each master.
 fn marks(masters: &SimNodes) -> Vec<Option<String>> {
     masters.iter().map(|master| master.holder(key())).collect()
 }
 
-/// Sets the mark of one master behind the back of all clients.
+/// Sets the mark on one master without notifying any client.
 fn put(master: &SimNode, mark: &str) {
     master.put(key(), mark, 1_000_000);
 }
 
-/// What the masters' clocks show, in milliseconds since 1970.
+/// Returns the time of the masters' clocks, in milliseconds since 1970.
 fn millis(masters: &SimNodes) -> u64 {
     masters[0].time_us() / 1_000
 }
@@ -188,7 +188,7 @@ async fn a_mark_that_no_quorum_has_is_logged_and_the_lock_is_left_to_expire() {
     assert!(matches!(other, Err(RunError::Acquire(AcquireError::Held { .. }))), "{other:?}");
     sleep(TTL * 2).await;
     assert_eq!(copies(&masters), 0);
-    // Two masters have the mark, which is enough as long as they can be asked.
+    // Two masters have the mark, which is enough as long as they answer.
     masters[..3].iter().for_each(|master| master.put(key(), "", 0));
     sleep(ms(5)).await;
     let done = second.once(NAME).within(HOUR).run(|_| async {}).await;
@@ -290,7 +290,7 @@ async fn what_is_out_of_range_is_refused_before_anything_is_sent() {
     assert!(redlock.once("redlock-quorum:x").fire(1).run(|_| async {}).await.is_err());
 }
 
-/// An error of the work, as people write them.
+/// An error of a job, as users define it.
 #[derive(Debug, PartialEq)]
 enum Failed {
     Work,
@@ -344,7 +344,7 @@ async fn period_ends_early_by_two_fast_clocks_while_two_right_masters_are_away_a
     assert!(matches!(again, Ok(Once::Done { .. })), "{again:?}");
 }
 
-/// The label of a mark is that of the run, and so checked as that of a lock.
+/// The label of a mark comes from the run, and is checked like the label of a lock.
 #[tokio::test(start_paused = true)]
 async fn a_mark_says_who_by_the_label_of_the_request() {
     let (masters, redlock) = masters(3);

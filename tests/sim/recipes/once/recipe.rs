@@ -11,16 +11,16 @@ use tokio::time::timeout;
 use super::*;
 use crate::arena::NODE_TIMEOUT;
 
-/// What a recipe does wrong.
+/// The flaw of a recipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flaw {
     /// It reads the mark before it has the lock.
     ReadsBeforeTheLock,
-    /// It asks one master, and not all of them, and takes silence for a no.
+    /// It queries one master instead of all, and takes silence for a no.
     AsksOne,
     /// It tells one master, and not a quorum.
     TellsOne,
-    /// It releases the lock before it tells the masters, which takes it a while.
+    /// It releases the lock before it writes the marks, which takes a while.
     ReleasesFirst,
     /// It does not write back what a master has lost.
     LosesDataWithTheMasters,
@@ -77,7 +77,7 @@ impl Recipe {
         if let Some(fire) = largest.filter(|_| !self.has(Flaw::LosesDataWithTheMasters)) {
             self.raise(fire).await;
         }
-        // Too few that answer: somebody else may know.
+        // If too few masters answer, another master may know of a run.
         let is_unknown = marked.len() <= asked.len() / 2 && !self.has(Flaw::AsksOne);
         is_unknown || largest.is_some_and(|largest| largest >= fire)
     }
@@ -92,7 +92,7 @@ impl Recipe {
     }
 }
 
-/// What the masters answer in time.
+/// Returns the masters' answers within the time limit.
 async fn ask(nodes: &[Arc<dyn Node>], op: &Op) -> Vec<Answer> {
     let (report, mut votes, _events) = Report::new();
     for (master, node) in nodes.iter().enumerate() {

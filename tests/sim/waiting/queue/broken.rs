@@ -1,5 +1,5 @@
-//! Queues that do not work, because a key of another type is in their place or a right is missing:
-//! those that wait do without them.
+//! Broken queues, because a key of another type is in their place or a right is missing. Clients
+//! wait without them.
 
 use redlock_core::SharedQueue;
 
@@ -61,7 +61,7 @@ async fn contend(load: Load) -> Vec<usize> {
     got.iter().map(|callers| callers.iter().sum()).collect()
 }
 
-/// Where contenders meet on so many masters of this seed.
+/// Returns the meeting point of contenders on this many masters with this seed.
 async fn where_they_meet_of(n: usize, seed: u64) -> usize {
     let masters = admitted(n, seed);
     let _guard = handle(&masters).build().unwrap().lock(RESOURCE).await.unwrap();
@@ -78,7 +78,7 @@ async fn evenness(load: Load) -> (f64, Vec<usize>) {
     (least as f64 / most as f64, got)
 }
 
-/// The one that had no lease for the longest time comes first, so chance has a small part in it.
+/// The process without a lease for the longest time comes first, so chance has little effect.
 #[tokio::test(start_paused = true)]
 async fn handles_have_about_equal_shares_where_no_queue_works() {
     for (masters, callers, holds) in [1, 3, 5].into_iter().flat_map(|masters| {

@@ -7,10 +7,10 @@ use redlock_testkit::SimNode;
 use super::*;
 use crate::arena::{GUARD, TTL, again, is_extend, partition};
 
-/// Longer than anybody sleeps: those that wait have found their place by then.
+/// Longer than any process sleeps, so that all waiters are in the queue by then.
 const LONG: Duration = Duration::from_millis(1_500);
 
-/// A process that got the key from the queue, and so knows of those that came behind it.
+/// Creates a process that got the key from the queue, and so knows of the processes after it.
 async fn a_holder_with_waiters(
     masters: &SimNodes,
     holds: Duration,
@@ -32,7 +32,7 @@ async fn until_served(served: &Served, number: usize) {
     }
 }
 
-/// What was sent to this master to release the first lease from the queue.
+/// Returns the requests to this master that release the first lease from the queue.
 fn releases(master: &SimNode) -> Vec<Verb> {
     let log = master.log();
     let is_queued = |verb| matches!(verb, Verb::Enter { .. } | Verb::Take { .. });
@@ -68,7 +68,7 @@ async fn what_is_sent_again_of_a_release_is_a_plain_one() {
     }
 }
 
-/// Trap 4. Where the meeting point and two others know of the release, the next one is called.
+/// Trap 4. If the meeting point and two others know of the release, the next process is notified.
 #[tokio::test(start_paused = true)]
 async fn a_holder_that_is_killed_amid_its_release_is_waited_for_no_longer_than_its_key_lives() {
     for (reached, reaches_m) in (0..=4).flat_map(|reached| [(reached, false), (reached, true)]) {
@@ -91,7 +91,7 @@ async fn a_holder_that_is_killed_amid_its_release_is_waited_for_no_longer_than_i
     }
 }
 
-/// Trap 5: it is before one that came while its request travelled.
+/// Trap 5: it precedes a process that came while its request was on its way.
 #[tokio::test(start_paused = true)]
 async fn who_comes_too_late_for_its_reservation_keeps_its_place() {
     let (masters, served) = (admitted(5, 0), Served::default());
@@ -146,7 +146,7 @@ fn is_given_back(verb: &Verb) -> bool {
     matches!(verb, Verb::GiveBack { .. })
 }
 
-/// Trap 19: who releases it knows of nobody that waits.
+/// Trap 19: the releasing client does not know of any waiter.
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_is_resumed_and_released_elsewhere_goes_to_the_next() {
     for (holds, most) in [(LONG, ms(15)), (Duration::ZERO, ms(1_000))] {
@@ -167,7 +167,7 @@ async fn a_lease_that_is_resumed_and_released_elsewhere_goes_to_the_next() {
         until_served(&served, 1).await;
         let took = masters.clock().now().saturating_since(begun);
         assert!(took <= most, "after {holds:?}: {took:?}");
-        // What it leaves behind now is nobody's.
+        // Its remaining keys now belong to no lock.
         first.release().await.unwrap_err();
         all_served(waiting).await;
         until_free(&masters, ms(60)).await;

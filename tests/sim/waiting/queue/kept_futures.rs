@@ -1,4 +1,4 @@
-//! A process that keeps futures which it does not poll any more, and one that waits beside it.
+//! A process that keeps futures without polling them, and another process that waits.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -24,7 +24,7 @@ fn far(masters: &SimNodes, trip: Duration, seed: u64) -> (SimNodes, Redlock) {
     (client, builder.build().unwrap())
 }
 
-/// Futures of callers that ask for the lock, each polled once.
+/// Creates futures of callers that request the lock, each polled once.
 async fn keep(redlock: &Redlock, futures: usize) -> Vec<Asking> {
     let mut kept = Vec::with_capacity(futures);
     for _ in 0..futures {
@@ -35,8 +35,9 @@ async fn keep(redlock: &Redlock, futures: usize) -> Vec<Asking> {
     kept
 }
 
-/// Each lease that nobody takes lasts for a TTL, and others are served after three of them. They may
-/// wait at different masters: some are up to 20 ms away, and are no meeting point while they are slow.
+/// Each lease without a taker lasts for a TTL, and others are served after three of them. They may
+/// wait at different masters: some are up to 20 ms away, and are not meeting points while they are
+/// slow.
 #[tokio::test(start_paused = true)]
 async fn futures_that_are_kept_unpolled_do_not_shut_out_another_process() {
     for seed in 0..20 {

@@ -7,14 +7,14 @@ use super::meeting_points::where_they_meet;
 use super::*;
 use crate::arena::NODE_TIMEOUT;
 
-/// How long four waiters take from the release to the grant of the last one. Those that are absent
-/// do not come when they are called.
+/// Returns how long four waiters take from the release to the last grant. The absent ones do not
+/// react to their notification.
 async fn without(absent: &[usize]) -> Duration {
     let (masters, holder) = masters(5);
     let served = Served::default();
     let guard = holder.lock(RESOURCE).await.unwrap();
     let waiting = behind_a_holder(&masters, 4, &served).await;
-    // They still listen, and nothing that they ask arrives.
+    // They still listen, but none of their requests arrives.
     let lose = |one: &usize| {
         waiting[*one].client.iter().for_each(|master| master.lose_requests(true));
     };
@@ -50,7 +50,7 @@ async fn a_request_that_was_repeated_and_then_given_up_leaves_no_key() {
         strangers.iter().for_each(|other| masters[*other].put(RESOURCE, "stranger", px));
         let waiter = wait(&masters, u64::from(half * 4 + more), ms(1_000), &served);
         sleep(Duration::from_micros(500) * half).await;
-        // What it asked last is answered to nobody.
+        // The reply to its last request is lost.
         waiter.client.iter().for_each(|master| master.lose_replies(true));
         waiter.task.abort();
         let takes = strangers.iter().map(|other| count(&masters[*other], is_take)).max();
@@ -87,7 +87,7 @@ async fn who_reaches_the_meeting_point_only_does_not_block_the_others() {
     alone.task.await.unwrap();
 }
 
-/// Trap 9: an orphan at the meeting point keeps it out there, and it may not hear so.
+/// Trap 9: an orphan at the meeting point blocks it there, and it may not learn that.
 #[tokio::test(start_paused = true)]
 async fn who_has_won_without_the_meeting_point_leaves_nothing_there() {
     for is_deaf in [false, true] {

@@ -1,4 +1,4 @@
-//! A process that takes the lock again and again, and one that waits for it.
+//! A process that repeatedly acquires the lock, and another process that waits for it.
 
 use redlock_core::Leaving;
 use redlock_testkit::SimNode;
@@ -97,7 +97,7 @@ async fn assert_all_in_order(holds: Duration) {
     }
 }
 
-/// One test for each length, as they run beside each other.
+/// Creates one test per length, so that they run in parallel.
 macro_rules! one_that_waits_is_next_with_holds_of {
     ($($name:ident: $holds:literal,)*) => {$(
         #[tokio::test(start_paused = true)]

@@ -14,7 +14,7 @@ pub(super) async fn where_they_meet(seed: u64) -> usize {
     meeting_point(&masters)
 }
 
-/// Trap 11. Those that meet elsewhere get the key when a release leaves it to everybody.
+/// Trap 11. Processes that meet elsewhere get the key when a release leaves it to any process.
 #[tokio::test(start_paused = true)]
 async fn two_meeting_points_starve_nobody_and_make_no_storm() {
     for (seed, here, there) in [(0, 4, 4), (1, 7, 1)] {
@@ -35,8 +35,8 @@ async fn two_meeting_points_starve_nobody_and_make_no_storm() {
     }
 }
 
-/// Processes to which the meeting point was slow for a moment meet at another master until that is
-/// over, and no longer: those that wait at two masters have unequal shares.
+/// Processes that saw a slow meeting point for a moment meet at another master until that is over,
+/// and no longer, because waiters at two masters have unequal shares.
 #[tokio::test(start_paused = true)]
 async fn processes_that_met_elsewhere_for_a_moment_come_back() {
     for seed in 0..8 {

@@ -1,5 +1,5 @@
-//! A process of the revision before releases queried M after long holds, beside one of this
-//! revision: its requests, with the plain releases and the queue of that revision.
+//! A process of the revision before releases queried M after long holds, together with a process of
+//! this revision: its requests, with the plain releases and the queue of that revision.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -63,7 +63,8 @@ impl Old {
         0..self.nodes.len()
     }
 
-    /// To all masters at once, as a key that was refused more than a second ago.
+    /// Sends the request to all masters at the same time, as for a key that was refused more than a
+    /// second ago.
     async fn acquire(&mut self) -> Token {
         self.asked_at = self.clock.now();
         let token = Token::random(None);

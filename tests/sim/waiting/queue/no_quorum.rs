@@ -52,7 +52,7 @@ async fn waiters_without_a_quorum(n: usize, left: usize, waiters: u64, state: Wi
     let others: Vec<_> = (0..n).filter(|master| *master != at).collect();
     let lost: Vec<_> = others[left - 1..].iter().map(|master| masters[*master].clone()).collect();
     begin(&lost, state);
-    // Its key is gone on the master that is left, too.
+    // Its key on the remaining master is gone as well.
     drop(guard);
     sleep(TTL + GUARD + SHORT_PAUSES).await;
     let before = masters[at].log().len();
@@ -68,8 +68,8 @@ async fn waiters_without_a_quorum(n: usize, left: usize, waiters: u64, state: Wi
     assert!(waiters > 16 || took <= ms(300), "{n}, {waiters}, {state:?}: {took:?}");
 }
 
-/// The first lock goes to any of them, because nobody knows of the others yet. A few of the others
-/// swap places, because they ask all masters before they stand in a queue again.
+/// The first lock goes to any of them, because no process knows of the others yet. A few of the
+/// others swap places, because they query all masters before they queue again.
 #[tokio::test(start_paused = true)]
 async fn a_lost_quorum_keeps_the_order_of_those_that_wait_but_for_a_few() {
     for (state, seed) in STATES.into_iter().flat_map(|state| (0..5).map(move |seed| (state, seed)))

@@ -75,7 +75,7 @@ const RENEWED: Duration = Duration::from_millis(1_300);
 /// In milliseconds.
 const HOUR: i64 = 3_600_000;
 
-/// Trap 20: one reservation after the other stands between them.
+/// Trap 20: successive reservations are between them.
 #[tokio::test(start_paused = true)]
 async fn tokens_rise_from_lease_to_lease_though_the_clocks_of_the_masters_run_back() {
     for (stepped, step) in [(5, -HOUR), (2, HOUR)] {

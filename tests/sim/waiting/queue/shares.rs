@@ -1,8 +1,8 @@
-//! How often processes get a key that each of them wants again at once, and how long they wait.
+//! How often processes get a key that each of them wants again immediately, and how long they wait.
 
 use super::*;
 
-/// What one process got.
+/// The results of one process.
 #[derive(Debug, Default)]
 pub(super) struct Got {
     pub(super) grants: usize,
@@ -16,8 +16,8 @@ impl Got {
     }
 }
 
-/// What each of these processes got in so many seconds. Each has one caller, which holds the key
-/// for the same time.
+/// Returns the results of each of these processes in this many seconds. Each has one caller, and
+/// all hold the key for the same time.
 pub(super) async fn come_again(
     masters: &SimNodes,
     clients: &[(SimNodes, Redlock)],
@@ -65,8 +65,8 @@ async fn processes_that_come_again_and_again_have_equal_shares() {
     }
 }
 
-/// The same processes where each knows whose turn it is, and nobody is refused: how long each
-/// waits.
+/// Returns how long each of the same processes waits if each knows whose turn it is and none is
+/// refused.
 async fn ring(
     masters: &SimNodes,
     clients: &[(SimNodes, Redlock)],
@@ -103,7 +103,7 @@ async fn thirty_two_processes_have_equal_shares_and_wait_about_as_long_as_in_a_r
     let until = masters.clock().now().as_nanos() / 1_000_000_000 + 40;
     let got = come_again(&masters, &processes_of(&masters, 32, 7), holds, until).await;
     assert!(spread(&got) <= 0.01, "{got:?}");
-    // The first of each waits for those that came before it.
+    // The first wait of each includes the processes that came before it.
     let waits = got.iter().flat_map(|one| one.waits.iter().skip(1).copied()).collect();
     let (ours, least) = (p99(waits), p99(in_ring));
     assert!(ours <= least.mul_f64(1.2), "{ours:?}, and {least:?} in a ring");
@@ -122,7 +122,7 @@ fn takes_again(masters: &SimNodes, seed: u64, holds: Duration) -> (SimNodes, Joi
     (client, again)
 }
 
-/// Whether others wait it asks about every ten votes, and no more often.
+/// It checks for other waiters about every ten votes, and no more often.
 #[tokio::test(start_paused = true)]
 async fn a_process_that_takes_the_key_again_and_again_asks_now_and_then_who_waits() {
     for seed in 0..10 {
@@ -137,8 +137,8 @@ async fn a_process_that_takes_the_key_again_and_again_asks_now_and_then_who_wait
     }
 }
 
-/// What M answers to a release of a key that is not there proves nothing: one that M has let in is
-/// on its way to the others. And a plain release wakes nobody there.
+/// M's answer to a release of a missing key proves nothing: a client that M has admitted is on its
+/// way to the others. And a plain release wakes no client there.
 #[tokio::test(start_paused = true)]
 async fn a_lease_without_its_key_at_the_meeting_point_asks_who_waits_and_so_does_the_next() {
     let (masters, holder) = masters(5);
@@ -165,11 +165,11 @@ async fn one_that_comes_to_a_key_that_is_taken_again_and_again_is_served_soon() 
     for (seed, holds) in (0..400).flat_map(|seed| [0, 1, 3].map(|holds| (seed, ms(holds)))) {
         let (masters, served) = (admitted(5, seed), Served::default());
         let (client, again) = takes_again(&masters, seed, holds);
-        // Where that is the meeting point, one that comes may be there between two locks.
+        // If that is the meeting point, a new process may arrive there between two locks.
         client[seed as usize % 5].delay(ms(1)..=ms(3), ms(1)..=ms(3));
         sleep(ms(50) + Duration::from_micros(seed * 137)).await;
         let waiter = wait(&masters, 1_000 + seed, ms(0), &served);
-        // It may stop at any moment, too: the last plain release wakes the waiter.
+        // It may also stop at any moment, and the last plain release wakes the waiter.
         sleep(Duration::from_micros(seed * 71)).await;
         if seed % 2 == 0 {
             again.abort();

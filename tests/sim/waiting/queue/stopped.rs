@@ -30,7 +30,7 @@ struct Crowd {
     seed: u64,
 }
 
-/// How many commands a master executes for this request, at most.
+/// Returns the maximum number of commands that a master executes for this request.
 fn commands(done: &Executed) -> usize {
     match done.verb {
         Verb::Enter { .. } | Verb::Leave { .. } => 16,
@@ -39,7 +39,7 @@ fn commands(done: &Executed) -> usize {
     }
 }
 
-/// Processes that come after each other. Those that stop do so after all have come.
+/// Starts processes one after the other. Those that stop do so after all have started.
 async fn come(masters: &SimNodes, crowd: Crowd, served: &Served) -> Vec<Waiter> {
     let mut waiting = Vec::new();
     for nth in 0..crowd.stopped + crowd.live {
@@ -48,7 +48,7 @@ async fn come(masters: &SimNodes, crowd: Crowd, served: &Served) -> Vec<Waiter> 
         waiting.push(waiter);
         sleep(ms(10)).await;
     }
-    // When each of them asks next differs from seed to seed.
+    // The time of their next query differs between seeds.
     sleep(ms(1_000) + ms(73) * (crowd.seed as u32)).await;
     for stopped in waiting.iter().take(crowd.stopped as usize) {
         stopped.client.iter().for_each(|master| master.lose_requests(true));
@@ -56,7 +56,7 @@ async fn come(masters: &SimNodes, crowd: Crowd, served: &Served) -> Vec<Waiter> 
     waiting
 }
 
-/// A holder, or a stranger if it is to call nobody.
+/// Creates a holder, or another program's key if it must notify no client.
 async fn hold_until(masters: &SimNodes, holder: &Redlock, end: End) -> Option<Guard> {
     match end {
         End::Released => Some(holder.lock(RESOURCE).await.unwrap()),

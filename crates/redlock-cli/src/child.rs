@@ -1,4 +1,4 @@
-//! `Child`: the command, in a process group of its own.
+//! `Child`: the command, in its own process group.
 
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -17,10 +17,10 @@ use crate::stderr;
 use crate::terminal::Terminal;
 use crate::watchdog::Watchdog;
 
-/// A running command and all that it has started and that has not left its group.
+/// A running command, and the processes that it started and that are still in its group.
 ///
-/// Nothing else waits for the process: until [`Child::reap`] its id, which is that of the group,
-/// cannot belong to another.
+/// Nothing else waits for the process. So until [`Child::reap`], no other process or group gets its
+/// id.
 pub(crate) struct Child {
     process: std::process::Child,
     terminal: Option<Terminal>,
@@ -29,7 +29,7 @@ pub(crate) struct Child {
     refused: RefCell<Vec<Signal>>,
 }
 
-/// What has become of the command.
+/// A change in the state of the command.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum News {
     /// It runs, as before.
@@ -81,7 +81,7 @@ impl Child {
     pub(crate) fn signal(&self, signal: Signal) -> Sent {
         let sent = group::signal(self.group(), signal);
         let mut refused = self.refused.borrow_mut();
-        // SIGCONT only accompanies SIGTERM or SIGSTOP, which was reported.
+        // SIGCONT only accompanies SIGTERM or SIGSTOP, whose failure was reported.
         if sent != Sent::Yes && signal != Signal::CONT && !refused.contains(&signal) {
             refused.push(signal);
             stderr::note_now(&group::undelivered(signal, self.group(), sent));
@@ -94,18 +94,18 @@ impl Child {
         group::strays(self.group())
     }
 
-    /// How many members of the group may not be signalled.
+    /// Returns how many members of the group this process may not signal.
     pub(crate) fn refusing(&self) -> usize {
         group::refusing(self.group())
     }
 
-    /// Asks the group to end. A process that is stopped takes note of it only when it goes on.
+    /// Sends SIGTERM to the group. A stopped process handles it only when it continues.
     pub(crate) fn ask_to_end(&self) {
         self.signal(Signal::TERM);
         self.signal(Signal::CONT);
     }
 
-    /// What has happened since the last look.
+    /// Returns the change since the previous call.
     pub(crate) fn news(&mut self) -> News {
         let wait = |options| {
             let options = options | WaitIdOptions::NOHANG;
@@ -126,22 +126,22 @@ impl Child {
         while let Some(other) = ended_child()
             && ![self.process.id(), self.watchdog.id()].contains(&other.as_raw().cast_unsigned())
         {
-            // It has ended, so this returns at once.
+            // It has exited, so this returns immediately.
             let _ = nix::sys::wait::waitpid(other, None);
         }
     }
 
-    /// Whether the command was stopped by `signal` because it asked for a terminal that is ours
-    /// to give.
+    /// Returns `true` if `signal` stopped the command because it needs a terminal that this process
+    /// can give it.
     pub(crate) fn asks_for_terminal(&self, signal: i32) -> bool {
         let asks = [Signal::TTIN, Signal::TTOU].iter().any(|s| s.as_raw() == signal);
         asks && self.terminal.as_ref().is_some_and(Terminal::is_ours)
     }
 
-    /// Stops the whole job, as it would stop without us, and returns when it goes on. The command
-    /// and what it has started are stopped first, members that ignore Ctrl-Z included, and are
-    /// still stopped when this returns; unless they were continued from elsewhere, or killed by the
-    /// watchdog.
+    /// Stops the whole job, as it would stop without this process, and returns when it continues.
+    /// The command and its group are stopped first, including members that ignore Ctrl-Z. They are
+    /// still stopped when this returns, unless another process continued them or the watchdog
+    /// killed them.
     pub(crate) fn stop_job(&mut self) {
         let Some(terminal) = &self.terminal else { return };
         self.signal(Signal::STOP);
@@ -151,7 +151,7 @@ impl Child {
         self.watchdog.job_stops(false);
     }
 
-    /// Lets a command that was stopped go on, with the terminal if it is ours to give.
+    /// Continues a stopped command, with the terminal if this process can give it.
     pub(crate) fn go_on(&self) {
         if let Some(terminal) = &self.terminal
             && terminal.is_ours()
@@ -161,13 +161,13 @@ impl Child {
         self.signal(Signal::CONT);
     }
 
-    /// How many processes of the group are left when the command itself has ended. Until it is
-    /// reaped, nobody else can have the id of the group.
+    /// Returns how many processes of the group are left after the command itself has exited. Until
+    /// it is reaped, no other group can get the id.
     pub(crate) fn left(&self) -> usize {
         group::members(self.group()).unwrap_or_default()
     }
 
-    /// Takes the terminal back from a command that has ended: what goes on does so in the
+    /// Takes the terminal back after the command has exited. Remaining processes continue in the
     /// background.
     pub(crate) fn take_terminal_back(&self) {
         if let Some(terminal) = &self.terminal {

@@ -1,4 +1,4 @@
-//! The `--` before the command of `redlock run`, where it was left out.
+//! A missing `--` before the command of `redlock run`.
 
 use std::ffi::{OsStr, OsString};
 
@@ -6,7 +6,7 @@ use clap::error::ErrorKind;
 
 use crate::definition::definition;
 
-/// What is wrong, with a line that is right, made of the user's own words. `None` if the error has
+/// Describes the error, with a corrected line of the user's own words. `None` if the error has
 /// another reason.
 pub(crate) fn missing(words: &[OsString], kind: ErrorKind) -> Option<String> {
     let may_be = [ErrorKind::MissingRequiredArgument, ErrorKind::UnknownArgument].contains(&kind);
@@ -30,14 +30,15 @@ pub(crate) fn missing(words: &[OsString], kind: ErrorKind) -> Option<String> {
     }
 }
 
-/// What `run` took as its KEYs: all words that are no options, up to the first unknown one.
+/// Returns the words that `run` took as its KEYs: all words that are not options, up to the first
+/// unknown one.
 fn keys(words: &[OsString]) -> Option<Vec<OsString>> {
     let parsed = definition().ignore_errors(true).try_get_matches_from(words).ok()?;
     let run = parsed.subcommand_matches("run")?;
     Some(run.get_many("keys")?.cloned().collect())
 }
 
-/// The place behind `run`, or behind a KEY, where this word stands first.
+/// Returns the first position of this word after `run` or after a KEY.
 fn place(words: &[OsString], word: &OsStr) -> Option<usize> {
     let found = words.iter().skip(1).position(|other| other == word)?;
     Some(found + 1)

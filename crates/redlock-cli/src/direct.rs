@@ -16,7 +16,7 @@ use crate::masters::Masters;
 /// A master that is queried directly, each request with [`PATIENCE`].
 pub(crate) struct Direct(Conversation);
 
-/// What one master has under a key.
+/// The value of a key on one master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Nothing,
@@ -58,15 +58,15 @@ impl Direct {
         }
     }
 
-    /// The names of the keys that begin with `prefix`, `limit` at most, and whether there may be
-    /// more. `searched` counts, roughly, all keys that the master has walked over so far.
+    /// Returns at most `limit` names of keys that begin with `prefix`, and whether there may be
+    /// more. `searched` is incremented by roughly the number of keys that the master has scanned.
     pub(crate) async fn names(
         &mut self,
         prefix: &[u8],
         limit: usize,
         searched: &AtomicUsize,
     ) -> Result<(BTreeSet<Vec<u8>>, bool), Cause> {
-        // The keys that this library keeps for itself are no locks, and marks are of interest.
+        // The library's own keys are not locks, except that marks are listed.
         let marks = [prefix, Mark::PREFIX.as_bytes()].concat();
         let is_wanted = |name: &Vec<u8>| !is_internal(name) || name.starts_with(&marks);
         self.scan(prefix, limit, searched, is_wanted).await
@@ -94,7 +94,7 @@ impl Direct {
         }
     }
 
-    /// The marks of a namespace, `limit` at most, by their names.
+    /// Returns at most `limit` marks under a prefix, by name.
     pub(crate) async fn marks(
         &mut self,
         prefix: &[u8],
@@ -143,7 +143,7 @@ impl Direct {
         Ok(seconds.saturating_mul(1_000) + micros / 1_000)
     }
 
-    /// What is under each of these keys.
+    /// Returns the value of each key.
     pub(crate) async fn read_keys(&mut self, keys: &[Vec<u8>]) -> Result<Vec<Found>, Cause> {
         let mut found = Vec::with_capacity(keys.len());
         for some in keys.chunks(KEYS_A_REQUEST) {
@@ -159,7 +159,7 @@ impl Direct {
         Ok(found)
     }
 
-    /// One section of what the master says about itself.
+    /// Returns one section of the master's INFO.
     pub(crate) async fn info(&mut self, section: &str) -> Result<InfoDict, Cause> {
         self.ask(cmd("INFO").arg(section).clone()).await
     }
@@ -182,8 +182,8 @@ impl Direct {
         self.ask_all(&commands.iter().map(command).collect::<Vec<_>>()).await
     }
 
-    /// Deletes a string, if it still has the value that was looked at: a lock that was acquired
-    /// since is left alone.
+    /// Deletes a string if it still has the value that was read. A lock acquired since then is not
+    /// deleted.
     pub(crate) async fn delete(&mut self, key: &[u8], value: &[u8]) -> Result<bool, Cause> {
         let script = format!(
             "if redis.call('GETRANGE', KEYS[1], 0, {}) == ARGV[1] then \
@@ -248,7 +248,7 @@ fn is_internal(name: &[u8]) -> bool {
     name.windows(reserved.len()).any(|part| part == reserved)
 }
 
-/// A prefix that stands for itself in a pattern.
+/// Escapes a prefix for a pattern.
 fn escape(prefix: &[u8]) -> Vec<u8> {
     let one = |byte: &u8| if b"\\*?[]^-".contains(byte) { vec![b'\\', *byte] } else { vec![*byte] };
     prefix.iter().flat_map(one).collect()
@@ -256,7 +256,7 @@ fn escape(prefix: &[u8]) -> Vec<u8> {
 
 /// For connecting, and for each reply.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
-/// How much of a value is looked at: a token has 256 bytes at most.
+/// How many bytes of a value are read. A token has at most 256 bytes.
 const VALUE_MAX: usize = 512;
 /// How many keys a server walks over for one reply: a millisecond or so.
 const SCAN_COUNT: usize = 1_000;

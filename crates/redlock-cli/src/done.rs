@@ -1,4 +1,4 @@
-//! `Done`: what is shown of a mark.
+//! `Done`: the printed form of a mark.
 
 use redlock_quorum::{LastRun, Mark};
 use serde::Serialize;
@@ -15,7 +15,7 @@ pub(crate) struct Done {
 }
 
 impl Done {
-    /// For people.
+    /// Returns the mark as text.
     pub(crate) fn text(&self) -> String {
         let Self { at_ms, fire, by } = self;
         let by = by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();

@@ -10,7 +10,7 @@ use crate::args::Run;
 use crate::global::Global;
 use crate::held::{Entry, Held};
 
-/// What is different from the environment of `redlock run` itself.
+/// The changes to the environment of `redlock run` itself.
 #[derive(Debug)]
 pub(crate) struct Environment {
     set: Vec<(&'static str, OsString)>,
@@ -18,8 +18,8 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
-    /// The lock, and no way to the masters unless that was asked for.
-    /// Of several locks there is one on each line, in the order in which they were asked for.
+    /// Describes the lock, and the masters only if `--pass-nodes` is used. With several locks, each
+    /// variable has one line per lock, in the order of the arguments.
     pub(crate) fn new(global: &Global, args: &Run, held: &Held, guards: &[Guard]) -> Self {
         let fence = |guard: &Guard| guard.fencing_token().map(|fence| fence.get());
         let tokens: Vec<&str> = guards.iter().map(|guard| guard.token().as_str()).collect();
@@ -64,7 +64,7 @@ impl Environment {
     }
 }
 
-/// What was given as options, as the variables of the same meaning.
+/// Returns the options as variables with the same meaning.
 fn masters(global: &Global) -> impl Iterator<Item = (&'static str, OsString)> {
     // In an URL, and in a variable that lists URLs, a comma means two things.
     let nodes: Vec<_> = global.nodes.iter().map(|url| url.replace(',', "%2C")).collect();

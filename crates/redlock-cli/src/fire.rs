@@ -117,7 +117,7 @@ fn time_of_day(text: &str) -> Option<i64> {
     }
 }
 
-/// A leap second is that of the next minute.
+/// A leap second is the first second of the next minute.
 fn day_second(hour: i64, minute: i64, second: i64) -> Option<i64> {
     let is_time = hour < 24 && minute < 60 && second <= 60;
     is_time.then_some(hour * 3_600 + minute * 60 + second)

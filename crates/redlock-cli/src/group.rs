@@ -8,12 +8,12 @@ use rustix::process::{Pid, Signal, kill_process_group, test_kill_process};
 use crate::process::Process;
 use crate::signals;
 
-/// What became of a signal to a group.
+/// The outcome of a signal to a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
     /// It was delivered to all members, or all have exited.
     Yes,
-    /// So many members run as another user, who may not be signalled.
+    /// The number of members that this process may not signal, because they run as another user.
     Partly(usize),
     /// No member may be signalled.
     Refused,
@@ -23,7 +23,7 @@ pub(crate) enum Sent {
 /// are looked for.
 pub(crate) fn signal(group: Pid, signal: Signal) -> Sent {
     match kill_process_group(group, signal) {
-        // A member that has exited may not be signalled either.
+        // The same error occurs for a member that has exited.
         Err(Errno::PERM) if members(group) != Some(0) => Sent::Refused,
         Err(_) => Sent::Yes,
         Ok(()) => match refusing(group) {
@@ -57,7 +57,7 @@ pub(crate) fn undelivered(signal: Signal, group: Pid, sent: Sent) -> String {
     }
 }
 
-/// How many members of the group may not be signalled by this process.
+/// Returns how many members of the group this process may not signal.
 pub(crate) fn refusing(group: Pid) -> usize {
     let id = group.as_raw_nonzero().get();
     let refuses = |process: &Process| {
@@ -67,8 +67,8 @@ pub(crate) fn refusing(group: Pid) -> usize {
     running().unwrap_or_default().iter().filter(|process| refuses(process)).count()
 }
 
-/// The processes below the command that have left its group, such as by `setsid` or `su -c`. The
-/// command must not have ended: what it leaves behind is no longer below it.
+/// Returns the descendants of the command that have left its group, for example by `setsid` or `su
+/// -c`. The command must still exist, because its orphans are no longer its descendants.
 pub(crate) fn strays(command: Pid) -> Vec<Process> {
     let command = command.as_raw_nonzero().get();
     let all = running().unwrap_or_default();
@@ -82,8 +82,8 @@ pub(crate) fn strays(command: Pid) -> Vec<Process> {
     all.into_iter().filter(has_left).collect()
 }
 
-/// How many processes of the group are left, without those that have ended and wait to be reaped.
-/// `None` if the system does not list its processes in `/proc`.
+/// Returns how many processes of the group are left, without zombies. `None` if the system does not
+/// list its processes in `/proc`.
 pub(crate) fn members(group: Pid) -> Option<usize> {
     let group = group.as_raw_nonzero().get();
     Some(running()?.iter().filter(|process| process.group == group).count())
@@ -94,14 +94,14 @@ fn running() -> Option<Vec<Process>> {
     let processes = fs::read_dir("/proc").ok()?.filter_map(Result::ok);
     let found = processes.filter_map(|process| {
         let is_process = process.file_name().to_string_lossy().bytes().all(|b| b.is_ascii_digit());
-        // One that has ended meanwhile is none.
+        // Skips processes that have exited in the meantime.
         let stat = is_process.then(|| fs::read_to_string(process.path().join("stat")).ok())??;
         Process::parse(&stat).filter(|process| !process.has_ended())
     });
     Some(found.collect())
 }
 
-/// Whether this system says which processes a group has, and which process is below which.
+/// Returns `true` if this system shows the group and the parent of each process.
 pub(crate) fn is_countable() -> bool {
     Process::this().is_some()
 }

@@ -10,12 +10,13 @@ use crate::key::encoded;
 use crate::output;
 use crate::place::Place;
 
-/// The locks that `REDLOCK_HELD` names: for each a KEY, percent-encoded, `=`, and its TOKEN;
-/// separated by spaces, the outermost first. Two more variables have a word for each in the same
-/// order: its fencing token, and where its `redlock run` is.
+/// The locks in `REDLOCK_HELD`: KEY, percent-encoded, `=`, and TOKEN for each, separated by spaces,
+/// the outermost first. Two more variables have one word per lock in the same order: its fencing
+/// token, and the place of its `redlock run`.
 ///
-/// A key says little, because it may be one of another prefix or of other masters. A token is
-/// nobody else's: where a master has one of these under a key, the lock is one of those around us.
+/// A key does not identify a lock, because it may have another prefix or other masters. A token
+/// does: if a master has one of these tokens under a key, an enclosing `redlock run` holds the
+/// lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Held(Vec<Lock>);
 
@@ -26,11 +27,11 @@ struct Lock {
     text: String,
     /// None with `--plain`.
     fencing_token: Option<u64>,
-    /// Where its `redlock run` is, in a word; another word where the system does not say it.
+    /// The place of its `redlock run`, in one word. `-` if the system does not show it.
     place: String,
 }
 
-/// The place of a lock where nobody knows it.
+/// The word for an unknown place.
 const UNKNOWN: &str = "-";
 /// The place of locks whose command does not run yet: it finds out where it is itself.
 const HERE: &str = ".";
@@ -40,7 +41,8 @@ const HERE: &str = ".";
 pub(crate) struct Entry {
     pub(crate) token: String,
     pub(crate) fencing_token: Option<u64>,
-    /// Where its `redlock run` is, and where those are that are between that and this command.
+    /// The places of its `redlock run`, and of each `redlock run` between that one and this
+    /// command.
     pub(crate) places: Vec<Option<Place>>,
 }
 
@@ -49,7 +51,7 @@ impl Held {
     pub(crate) const NAME: &str = "REDLOCK_HELD";
     /// The one with their fencing tokens, `-` where there is none.
     pub(crate) const FENCING_TOKENS: &str = "REDLOCK_HELD_FENCING_TOKENS";
-    /// The one that says where each is, for the use of `redlock` alone.
+    /// The variable with the places, which only `redlock` reads.
     pub(crate) const PLACES: &str = "REDLOCK_HELD_PLACES";
 
     /// Those around this command.
@@ -79,7 +81,7 @@ impl Held {
         self
     }
 
-    /// What a command inherits. Where it is, it finds out itself.
+    /// Returns the variables for a command. The command itself finds out its own place.
     pub(crate) fn variables(&self) -> [(&'static str, OsString); 3] {
         let list =
             |word: fn(&Lock) -> String| self.0.iter().map(word).collect::<Vec<_>>().join(" ");
@@ -90,7 +92,7 @@ impl Held {
         ]
     }
 
-    /// The places that a command inherits, once it says where it is.
+    /// Returns the places for a command, once this process knows its own.
     pub(crate) fn places_with_this_command() -> OsString {
         let here = Place::of_this_command().map_or_else(|| UNKNOWN.into(), |here| here.to_string());
         let mut held = Self::around();
@@ -112,8 +114,8 @@ impl Held {
         Some(Entry { token: token.clone(), fencing_token, places })
     }
 
-    /// Whether a lock around this command may have the key, when masters were asked that did not all
-    /// answer, or may not all vote.
+    /// Returns `true` if an enclosing lock may hold the key, although not all masters answered or
+    /// voted.
     pub(crate) fn may_hold(&self, status: &Status) -> bool {
         let is_others = |node: &&NodeVote| {
             let has_ours = answers::token(node).is_some_and(|token| self.has(token));
@@ -154,7 +156,7 @@ fn words(list: &str, count: usize) -> Vec<Option<&str>> {
     if words.len() == count { words } else { vec![None; count] }
 }
 
-/// What is something else is not passed on.
+/// Words that are not locks are not passed on.
 fn is_lock(text: &str) -> bool {
     text.split_once('=').is_some_and(|(key, token)| !key.is_empty() && !token.is_empty())
 }

@@ -1,5 +1,4 @@
-//! The keys that the library keeps for itself on a master. Their names are on the wire, and fixed
-//! for ever.
+//! The library's own keys on a master. Their names are on the wire and never change.
 
 use redis::Value;
 use redlock_quorum::{Cause, ServerReport};

@@ -1,4 +1,4 @@
-//! The label: who holds a lock, for people.
+//! The label, which tells operators who holds a lock.
 
 use anyhow::anyhow;
 use redlock_quorum::Label;
@@ -7,11 +7,11 @@ use redlock_quorum::environment::LABEL;
 use crate::exit::Failure;
 use crate::global::Global;
 
-/// The label that was given. `None` leaves the default of the library, `user@host:pid`.
+/// Returns the label from the options. `None` leaves the default of the library, `user@host:pid`.
 ///
 /// # Errors
-/// Wrong usage, when the label that was given cannot be part of a token. It is not made to fit:
-/// that could name somebody else.
+/// Returns a usage error if the label cannot be part of a token. It is not shortened or replaced,
+/// because the result could be the label of another holder.
 pub(crate) fn label(global: &Global) -> Result<Option<String>, Failure> {
     let given = global.label.as_deref().filter(|given| !given.is_empty());
     let Some(given) = given.map(|given| given.to_string_lossy()) else { return Ok(None) };

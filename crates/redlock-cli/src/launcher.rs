@@ -1,14 +1,14 @@
-//! The launcher: this program once more, for an instant, in the place of the command.
+//! The launcher: this program, executed again for a moment in the place of the command.
 //!
-//! `redlock run` starts `redlock __child PARENT TERMINAL BLOCKED WORD COMMAND...` in a process group
-//! of its own. There the kernel is asked to kill the process when its parent dies, the word of the
-//! watchdog is waited for, the terminal is taken where it is for the command, the signals that
-//! `redlock run` found blocked are blocked again, and then the command is executed in the same
-//! process. To do this between fork and exec would need `unsafe`.
+//! `redlock run` starts `redlock __child PARENT TERMINAL BLOCKED WORD COMMAND...` in its own
+//! process group. The launcher arranges for the kernel to kill it when its parent dies, waits for
+//! the watchdog, takes the terminal if the command gets it, blocks the signals that were blocked
+//! when `redlock run` started, and then executes the command in the same process. Doing this
+//! between fork and exec would need `unsafe`.
 //!
-//! A `redlock run --reentrant` that enters a lock becomes `redlock __enter KEPT COMMAND...` and then
-//! the command. Before that it keeps back the signals that it listens to: one that comes in between
-//! waits until nobody listens any more, and does then what it does to the command.
+//! A `redlock run --reentrant` that reuses a lock becomes `redlock __enter KEPT COMMAND...` and
+//! then the command. It first blocks the signals that it handles, so that a signal that arrives in
+//! between waits and then has its effect on the command.
 
 use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
@@ -29,9 +29,9 @@ use crate::terminal::Terminal;
 
 /// The first word of a command line that is meant for the launcher.
 const WORD: &str = "__child";
-/// The first word of one that is meant for a command that enters a lock.
+/// The first word of a command line that reuses a lock.
 const ENTER: &str = "__enter";
-/// The command gets the terminal at once.
+/// The command gets the terminal immediately.
 const FOREGROUND: &str = "foreground";
 const BACKGROUND: &str = "background";
 
@@ -97,7 +97,7 @@ fn try_launch(words: &[OsString]) -> Result<Infallible, Failure> {
     let mut command = match words {
         [_, word, parent, terminal, blocked, go, program, arguments @ ..] if word == WORD => {
             prepare(parent, terminal, go).map_err(|error| Failure::new(CANNOT_RUN, error))?;
-            // Setting a mask fails for an unknown operation alone.
+            // Setting a mask fails only for an unknown operation.
             let _ = signals(blocked).thread_block();
             let mut command = Command::new(program);
             command.env(Held::PLACES, Held::places_with_this_command()).args(arguments);
@@ -118,7 +118,7 @@ fn try_launch(words: &[OsString]) -> Result<Infallible, Failure> {
     Err(failed(command.get_program(), error))
 }
 
-/// What has to be true before the command begins.
+/// Establishes everything that must be true before the command starts.
 fn prepare(parent: &OsStr, terminal: &OsStr, go: &OsStr) -> anyhow::Result<()> {
     die_with(parent)?;
     wait_for(go).context("waiting for the watchdog")?;
@@ -130,8 +130,8 @@ fn prepare(parent: &OsStr, terminal: &OsStr, go: &OsStr) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until the watchdog knows our group. Before that the death of `redlock run` would be that of
-/// this process alone, and not of what it starts.
+/// Waits until the watchdog knows our group. Before that, the death of `redlock run` would kill
+/// only this process, and not its children.
 fn wait_for(go: &OsStr) -> anyhow::Result<()> {
     let number: i32 = go.to_string_lossy().parse()?;
     let open = |folder| File::open(format!("{folder}/{number}"));
@@ -153,13 +153,13 @@ fn signals(numbers: &OsStr) -> SigSet {
     numbers.split(',').filter_map(signal).collect()
 }
 
-/// Asks the kernel for our death at that of the parent; the order outlives the execution of the
-/// command, unless that changes its user.
+/// Arranges for the kernel to kill this process when its parent dies. The setting survives the
+/// execution of the command, unless that changes its user.
 fn die_with(parent: &OsStr) -> anyhow::Result<()> {
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .context("arranging for the kernel to kill the command if redlock dies")?;
-    // Who died before the kernel was asked is not noticed by it.
+    // The kernel does not report the death of a parent that died before this call.
     let is_alive = getppid().is_some_and(|pid| parent == pid.to_string().as_str());
     is_alive.then_some(()).context("redlock exited before the command started")
 }

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::fs;
 
-/// A process, at the moment it was looked at.
+/// A snapshot of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Process {
     pub(crate) id: i32,
@@ -11,8 +11,8 @@ pub(crate) struct Process {
     pub(crate) state: char,
     pub(crate) parent: i32,
     pub(crate) group: i32,
-    /// In ticks of the kernel. A process keeps it when it executes another program, and one that
-    /// gets the same id later has another.
+    /// The start time in kernel ticks. A process keeps it when it executes another program, and a
+    /// later process with the same id has another start time.
     pub(crate) began: u64,
 }
 
@@ -33,7 +33,7 @@ impl Process {
 
     /// From its line, `ID (NAME) STATE PARENT GROUP ...`. A name has any bytes.
     pub(crate) fn parse(stat: &str) -> Option<Self> {
-        /// How many fields stand between those that are read.
+        /// The number of fields between the two that are read.
         const AFTER_GROUP: usize = 16;
         let (id, rest) = stat.split_once(" (")?;
         let (_, rest) = rest.rsplit_once(") ")?;

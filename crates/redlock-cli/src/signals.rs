@@ -1,4 +1,4 @@
-//! `Signals`: what is asked of this process, and news of its child.
+//! `Signals`: signals to this process, and events of its child.
 
 use std::fs;
 use std::io;
@@ -9,7 +9,7 @@ use nix::sys::signal::{SigSet, Signal as Blockable};
 use rustix::process::Signal;
 use tokio::signal::unix::{self, SignalKind, signal};
 
-/// Asked to end, or something that only the command understands: passed on to it.
+/// Requests to exit, and signals that only the command understands. They are passed on to it.
 const PASSED_ON: [(Signal, &str); 6] = [
     (Signal::INT, "SIGINT"),
     (Signal::TERM, "SIGTERM"),
@@ -28,15 +28,15 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Listens to the signals that are passed on. Those that were ignored when this process began
-    /// (by `nohup`, or by a shell for a job in the background) stay ignored, and the command
-    /// inherits that.
+    /// Handles the signals that are passed on. Signals that were ignored when this process started
+    /// (by `nohup`, or by a shell for a background job) stay ignored, and the command inherits
+    /// that.
     ///
-    /// SIGPIPE is the exception: the command always gets its default action. Rust's start-up sets it
-    /// to ignored before `main`, and no file of `/proc` keeps what it was before. To read it earlier
-    /// takes code that runs before `main`, which needs `unsafe`, or a start-up without that change,
-    /// which needs an unstable compiler flag. The parent's own setting is no substitute: Python
-    /// ignores SIGPIPE itself and restores it for what it starts.
+    /// SIGPIPE is the exception: the command always gets its default action. Rust's start-up code
+    /// ignores it before `main`, and no file of `/proc` keeps the previous setting. Reading it
+    /// earlier needs code that runs before `main`, which needs `unsafe`, or a start-up without that
+    /// change, which needs an unstable compiler flag. The parent's own setting is no substitute:
+    /// Python ignores SIGPIPE itself and restores it for its children.
     pub(crate) fn new() -> io::Result<Self> {
         let mut signals =
             Self { streams: Vec::new(), ignored: ignored(), blocked: SigSet::empty() };
@@ -52,8 +52,8 @@ impl Signals {
         if is_ignored { Ok(()) } else { self.listen_to(wanted) }
     }
 
-    /// Listens to one more. A process inherits the signals that are blocked, and a supervisor may
-    /// have blocked this one: then it would never come.
+    /// Handles one more signal. A process inherits blocked signals, and if a supervisor has blocked
+    /// this one, it would never arrive.
     pub(crate) fn listen_to(&mut self, wanted: Signal) -> io::Result<()> {
         let stream = signal(SignalKind::from_raw(wanted.as_raw()))?;
         self.streams.push((wanted, stream));
@@ -70,8 +70,8 @@ impl Signals {
         self.blocked
     }
 
-    /// Keeps back the signals that this process listens to. Returns those that the next program in
-    /// its place has to let come again: the others were blocked when this process began.
+    /// Blocks the signals that this process handles. Returns the signals that the next program in
+    /// this process has to unblock. The others were blocked when this process started.
     pub(crate) fn keep_back(&self) -> io::Result<SigSet> {
         let mut kept = SigSet::empty();
         for (signal, _) in &self.streams {
@@ -101,7 +101,7 @@ impl Signals {
     }
 }
 
-/// What people call a signal that is passed on.
+/// Returns the common name of a signal that is passed on.
 pub(crate) fn name(signal: Signal) -> &'static str {
     let known = PASSED_ON.iter().find(|(passed_on, _)| *passed_on == signal);
     match signal {
@@ -112,7 +112,8 @@ pub(crate) fn name(signal: Signal) -> &'static str {
     }
 }
 
-/// The signals that this process ignores, a bit each; none where the system does not say.
+/// Returns the signals that this process ignores, one bit each. Zero if the system does not show
+/// them.
 fn ignored() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

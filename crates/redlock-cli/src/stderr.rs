@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// One more line for people, on stderr. It never starts with `redlock:`: that is for causes.
+/// Prints an informational line on stderr. It never starts with `redlock:`, which marks causes.
 pub(crate) fn note(text: &str) {
     let line = redact(&format!("note: {text}"));
     match held_back().as_mut() {
@@ -35,15 +35,15 @@ pub(crate) fn end_holding_back(has_succeeded: bool) {
     lines.iter().filter(|_| !has_succeeded).for_each(|line| complain(line));
 }
 
-/// Writes to stderr, a whole text at a time: the lines of commands that run side by side, as
-/// those of cron do, would tear otherwise.
+/// Writes a whole text to stderr in one piece. Otherwise the lines of parallel commands, such as
+/// cron jobs, could mix.
 pub(crate) fn complain(text: &str) {
     // There is nothing left to be done about a closed stderr.
     let _ = io::stderr().write_all(format!("{text}\n").as_bytes());
 }
 
-/// Hides what stands between `://` and the last `@` of each word: passwords that were typed where
-/// the command line expects something else. The form that a URL should have is no secret.
+/// Hides the part between `://` and the last `@` of each word, which may be a password typed in the
+/// wrong place. The general form of a URL is not a secret.
 pub(crate) fn redact(text: &str) -> String {
     const FORM: &str = "redis://[user:password@]host";
     let word = |word: &str| match (word.find("://"), word.rfind('@')) {

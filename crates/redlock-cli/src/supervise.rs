@@ -22,19 +22,19 @@ pub(crate) struct Deadlines {
     term: Duration,
     /// Before the end: SIGKILL.
     kill: Duration,
-    /// Before the end: SIGKILL by the watchdog, where this process has not done it.
+    /// The time before the end at which the watchdog sends SIGKILL, if this process has not done
+    /// so.
     watchdog: Duration,
     /// The longest time between the two, should the lease be extended after all.
     kill_after: Duration,
-    /// The end of the lease is looked at as often: it moves without a word when the lease is
-    /// extended, the watchdog must know it in time, and the runtime's timers stand still while the
-    /// machine is suspended.
+    /// The interval of checks. The end of the lease moves with each extension, the watchdog must
+    /// know it in time, and the runtime's timers stop while the machine is suspended.
     check_again: Duration,
 }
 
 impl Deadlines {
-    /// The keeper extends at a third of the TTL and goes on trying, so no more than a third of it
-    /// is left only when extending has failed for as long.
+    /// The lock is extended at a third of the TTL, with retries. So only a third is left only if
+    /// extensions have failed for that long.
     pub(crate) fn new(ttl: Duration, kill_after: Duration) -> Self {
         /// The scheduler may be late by some of this, and the lease must not have ended.
         const KILL_MARGIN_MAX: Duration = Duration::from_millis(100);
@@ -57,12 +57,12 @@ impl Deadlines {
     }
 }
 
-/// What was done to end a command because of its lock.
+/// The steps taken to end a command because of its lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// The lock is held.
     Running,
-    /// The lease was about to end: SIGTERM was sent then.
+    /// The lease was about to end, and SIGTERM was sent at this time.
     Asked(Instant),
     /// The lease ends now, or was lost: SIGKILL was sent.
     Killed,
@@ -75,26 +75,26 @@ pub(crate) enum Pause {
     None,
     /// The job was stopped, as by Ctrl-Z.
     Job,
-    /// This process stood still: SIGSTOP, or a machine that was suspended.
+    /// This process was stopped (SIGSTOP), or the machine was suspended.
     Frozen,
 }
 
-/// What became of a command.
+/// The outcome of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) stage: Stage,
     /// The pause in which the lock was lost.
     pub(crate) pause: Pause,
-    /// How many processes of its group go on, where the command was not ended.
+    /// How many processes of its group continue after a normal exit.
     pub(crate) left: usize,
     /// For how long the command ran on after SIGKILL could not be delivered to it.
     pub(crate) outlived: Option<Duration>,
-    /// How many processes go on that the command has started and that could not be ended: they run
-    /// as another user, or have left its group.
+    /// How many processes that the command started continue although it was killed: they run as
+    /// another user, or have left its group.
     pub(crate) escaped: usize,
 }
 
-/// Watches over one command until it has ended.
+/// Watches one command until it has exited.
 pub(crate) struct Supervisor<'a> {
     child: &'a mut Child,
     hold: HoldSet,
@@ -104,7 +104,7 @@ pub(crate) struct Supervisor<'a> {
     last_term: Option<Instant>,
     /// When SIGKILL could not be delivered first.
     unkilled: Option<Instant>,
-    /// The processes that had left the group when the command was to end.
+    /// The processes that had left the group when the command had to end.
     strays: Vec<Process>,
 }
 
@@ -115,8 +115,8 @@ impl<'a> Supervisor<'a> {
         Self { child, hold, deadlines, stage, pause, last_term, unkilled, strays }
     }
 
-    /// Waits until the command has ended, and its group where that is asked for, and makes sure that
-    /// this is before its lock does.
+    /// Waits until the command has exited, and with `--wait-group` also its group, and makes sure
+    /// that this happens before the lock ends.
     pub(crate) async fn supervise(
         mut self,
         signals: &mut Signals,
@@ -129,7 +129,7 @@ impl<'a> Supervisor<'a> {
         let outlived = self.unkilled.map(|since| since.elapsed());
         let left = self.left().await;
         if self.stage != Stage::Running || !self.hold.is_held() {
-            // It has ended as it was asked to; what it has started may not have.
+            // The command exited after SIGTERM, but its children might not have.
             self.kill();
         }
         let escaped = self.strays.iter().filter(|stray| stray.is_running()).count();
@@ -143,8 +143,8 @@ impl<'a> Supervisor<'a> {
         self.child.ask_to_end();
     }
 
-    /// Remembers the processes that have left the group while they can be found: once the command
-    /// has ended, nothing shows that they were its own.
+    /// Remembers the processes that have left the group. After the command has exited, nothing
+    /// shows that they were its descendants.
     fn note_strays(&mut self) {
         for stray in self.child.strays() {
             if !self.strays.iter().any(|known| (known.id, known.began) == (stray.id, stray.began)) {
@@ -178,8 +178,8 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// The command has ended, and keeps its lock for what it has started. Nobody reports the end of
-    /// that.
+    /// Keeps the lock after the command has exited, until its group has. Nothing reports the exit
+    /// of those processes.
     async fn outlast_the_group(&mut self, signals: &mut Signals) {
         const CHECK_EVERY: Duration = Duration::from_millis(50);
         self.child.take_terminal_back();
@@ -188,7 +188,7 @@ impl<'a> Supervisor<'a> {
             tokio::select! {
                 biased;
                 signal = signals.next() => match signal {
-                    // Orphans are somebody else's children, unless this is process 1.
+                    // Orphans have other parents, unless this is process 1.
                     Signal::CHILD => drop(self.child.news()),
                     Signal::TSTP => {
                         self.pause(Signal::TSTP.as_raw()).await;
@@ -202,8 +202,8 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// How many processes of the group go on. What a shell does not wait for, such as a process that
-    /// reads the last of its output, ends a moment later and is not worth a word.
+    /// Returns how many processes of the group continue. Processes that a shell does not wait for,
+    /// such as the reader of its last output, exit a moment later and need no note.
     async fn left(&self) -> usize {
         const CHECK_EVERY: Duration = Duration::from_millis(10);
         const CHECKS: usize = 10;
@@ -216,7 +216,7 @@ impl<'a> Supervisor<'a> {
         self.child.left()
     }
 
-    /// Does what is due, by the clock and at this moment.
+    /// Takes the steps that are due at this time.
     fn advance(&mut self) {
         let left = self.hold.remaining();
         self.child.kill_within(self.deadlines.watchdog_within(left));
@@ -247,7 +247,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Resolves when the next deadline may have come, or when masters say that the lock is gone.
+    /// Resolves when the next deadline may have come, or when masters report that the lock is gone.
     async fn next_check(&mut self) {
         let left = self.hold.remaining();
         let wait = match self.stage {
@@ -262,7 +262,7 @@ impl<'a> Supervisor<'a> {
         let began = watchdog::now();
         let mut lost = pin!(self.hold.lost());
         let mut timer = pin!(sleep(wait));
-        // What wakes this may also be an end that has moved and is earlier than before.
+        // The lease may also have moved to an earlier end.
         poll_fn(|cx| {
             let is_time = self.is_due(self.hold.remaining())
                 || lost.as_mut().poll(cx).is_ready()
@@ -289,11 +289,11 @@ impl<'a> Supervisor<'a> {
         self.child.signal(signal);
     }
 
-    /// The command was stopped. On a terminal the job stops as a whole, this process included, and
-    /// nobody extends the lease: whether it goes on is decided by what is left of it.
+    /// Handles a stopped command. On a terminal, the whole job stops, including this process, and
+    /// nothing extends the lease. Its remaining time decides whether the job continues.
     async fn pause(&mut self, signal: i32) {
-        /// A command that is stopped again at once, because there is nobody to give it the
-        /// terminal, must not keep us busy.
+        /// Avoids a busy loop if a command stops again immediately, because no process can give it
+        /// the terminal.
         const BREATH: Duration = Duration::from_millis(20);
         if !self.child.has_terminal() {
             return;
@@ -315,5 +315,5 @@ impl<'a> Supervisor<'a> {
     }
 }
 
-/// A wake-up that is later than this is no matter of a busy machine.
+/// A busy machine alone does not delay a wake-up by this much.
 const FROZEN: Duration = Duration::from_secs(1);

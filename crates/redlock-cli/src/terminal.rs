@@ -14,13 +14,13 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// None where there is no terminal, as in a cron job.
+    /// Returns `None` without a terminal, as in a cron job.
     pub(crate) fn open() -> Option<Self> {
         let tty = OpenOptions::new().read(true).write(true).open("/dev/tty").ok()?;
         Some(Self { tty, own_group: getpgrp() })
     }
 
-    /// Whether `group` gets what is typed.
+    /// Returns `true` if `group` receives the terminal's input.
     fn is_foreground(&self, group: Pid) -> bool {
         tcgetpgrp(&self.tty).is_ok_and(|foreground| foreground == group)
     }
@@ -30,17 +30,17 @@ impl Terminal {
         self.is_foreground(self.own_group)
     }
 
-    /// Whether a command should have the terminal from its start. Where stdout goes elsewhere,
-    /// something behind a pipe (a pager, say) may be reading the terminal in our own group: then
-    /// the command gets it when it asks for it.
+    /// Returns `true` if the command should have the terminal from its start. If stdout is a pipe,
+    /// its reader (a pager, for example) may read the terminal in our own group. In that case the
+    /// command gets the terminal when it needs it.
     pub(crate) fn is_for_the_command(&self) -> bool {
         self.is_ours() && io::stdout().is_terminal()
     }
 
     /// Puts `group` into the foreground.
     pub(crate) fn give_to(&self, group: Pid) {
-        // A group that is gone, or a terminal that was hung up: there is nothing to give.
-        // A process in the background that does this is stopped, unless it blocks SIGTTOU.
+        // If the group is gone or the terminal was hung up, there is nothing to do. A background
+        // process that calls this is stopped, unless it blocks SIGTTOU.
         let _ = with_mask(SigmaskHow::SIG_BLOCK, || tcsetpgrp(&self.tty, group));
     }
 
@@ -51,11 +51,11 @@ impl Terminal {
         }
     }
 
-    /// Stops this process's whole group, as the terminal does with the job of a shell, and returns
-    /// when it goes on. Where no shell could continue it, the kernel does not stop it at all.
+    /// Stops this process's whole group, as the terminal stops a job of a shell, and returns when
+    /// it continues. The kernel does not stop it if no shell could continue it.
     pub(crate) fn stop_our_job(&self) {
-        // The default action of this signal is to stop. SIGTSTP has a handler of ours, and SIGSTOP
-        // would stop a group that nobody continues. The call returns after the stop, because a
+        // The default action of this signal is to stop. SIGTSTP has our own handler, and SIGSTOP
+        // would stop a group that no process continues. The call returns after the stop, because a
         // signal to its own process is delivered to the calling thread first.
         with_mask(SigmaskHow::SIG_UNBLOCK, || {
             let _ = kill_current_process_group(Signal::TTOU);
@@ -63,7 +63,7 @@ impl Terminal {
     }
 }
 
-/// Does something while SIGTTOU is blocked or is not. The mask is put back, because a command
+/// Does something while SIGTTOU is blocked or unblocked. Restores the mask, because a command
 /// inherits it.
 fn with_mask<T>(how: SigmaskHow, action: impl FnOnce() -> T) -> T {
     let changed = SigSet::from(Blockable::SIGTTOU).thread_swap_mask(how);

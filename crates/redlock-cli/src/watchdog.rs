@@ -1,14 +1,14 @@
-//! `Watchdog`: a second process, which ends the command when this one cannot.
+//! `Watchdog`: a second process, which kills the command when this process cannot.
 //!
-//! A `redlock run` that is stopped, by Ctrl-Z or by SIGSTOP, looks at no clock. So it starts
-//! `redlock __watchdog` and writes to its stdin, again after each extension, at what time the group
-//! of the command must have ended. The watchdog has a session of its own and blocks every signal:
-//! what reaches a job, a terminal's session or a whole service does not reach it. When its stdin
-//! ends, `redlock run` was killed, and it ends the group at once.
+//! A `redlock run` that was stopped, by Ctrl-Z or by SIGSTOP, cannot check its clock. So it starts
+//! `redlock __watchdog`, and writes the deadline of the command's group to its stdin, again after
+//! each extension. The watchdog has its own session and blocks every signal, so signals to a job,
+//! to a terminal's session or to a whole service do not affect it. If its stdin ends, `redlock run`
+//! was killed, and the watchdog kills the group immediately.
 //!
-//! The command begins when the watchdog knows its group: the launcher waits for a byte that the
-//! watchdog writes to its stdout with the first order. So there is no moment at which `redlock run`
-//! can be killed and leave something of the command behind.
+//! The command starts after the watchdog knows its group: the launcher waits for a byte that the
+//! watchdog writes to its stdout after the first order. So `redlock run` can be killed at any
+//! moment without leaving a part of the command running.
 
 use std::ffi::OsString;
 use std::io::{self, PipeReader, Write};
@@ -38,9 +38,9 @@ pub(crate) struct Watchdog {
 }
 
 impl Watchdog {
-    /// Starts it. It does nothing before the first call of [`watch`](Self::watch); then it writes
-    /// its word into the pipe that is returned beside it. The pipe ends without a word when the
-    /// watchdog does.
+    /// Starts the watchdog. It does nothing before the first call of [`watch`](Self::watch), and
+    /// then writes its byte into the returned pipe. If the watchdog exits, the pipe ends without a
+    /// byte.
     pub(crate) fn start() -> io::Result<(Self, PipeReader)> {
         let (word, stdout) = io::pipe()?;
         let mut command = Command::new(launcher::this_program());
@@ -59,7 +59,7 @@ impl Watchdog {
 
     /// The group is ended in `within` from now, unless this is called again before.
     pub(crate) fn watch(&mut self, group: Pid, within: Duration) {
-        /// What is less is the noise of two clocks.
+        /// Smaller changes are noise between two clocks.
         const CHANGE: u64 = 1_000_000;
         let (group, kill_at) = (group.as_raw_nonzero().get(), now().saturating_add(nanos(within)));
         let is_known = |last: Order| last.group == group && last.kill_at.abs_diff(kill_at) < CHANGE;
@@ -68,8 +68,8 @@ impl Watchdog {
         }
     }
 
-    /// This process is about to stop, or goes on: when the command goes on alone, continued from
-    /// elsewhere, the watchdog continues this process's group too.
+    /// Reports that this process is about to stop, or continues. If another process continues only
+    /// the command, the watchdog continues this process's group as well.
     pub(crate) fn job_stops(&mut self, is_job_stopped: bool) {
         if let Some(last) = self.last {
             self.send(Order { is_job_stopped, ..last });
@@ -100,7 +100,7 @@ impl Drop for Watchdog {
     }
 }
 
-/// What the watchdog goes by. The last one counts.
+/// The current order for the watchdog. A new order replaces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Order {
     group: i32,
@@ -115,9 +115,9 @@ impl Order {
 
     /// After how long to look at it, if no alarm tells when.
     fn check_within(self, has_alarm: bool) -> Option<Timespec> {
-        /// Timers stand still while the machine is suspended, and the lease does not.
+        /// Timers stop while the machine is suspended, but the lease continues.
         const CHECK_AGAIN: Duration = Duration::from_secs(1);
-        /// Nobody reports that a process of others was continued.
+        /// Nothing reports that a process which is not a child was continued.
         const CHECK_JOB: Duration = Duration::from_millis(50);
         let left = Duration::from_nanos(self.kill_at.saturating_sub(now()));
         let within = match (self.is_job_stopped, has_alarm) {
@@ -153,7 +153,7 @@ pub(crate) fn is_meant(words: &[OsString]) -> bool {
 
 /// Is the watchdog, until its stdin ends.
 pub(crate) fn watch() -> ExitCode {
-    // It fails for the leader of a group alone, and this process was not started as one.
+    // Fails only for the leader of a group, which this process is not.
     let _ = setsid();
     let alarm = Alarm::new();
     let mut order = None;
@@ -163,7 +163,7 @@ pub(crate) fn watch() -> ExitCode {
             Received::Nothing => {}
             Received::Order(next) => {
                 if order.is_none() {
-                    // It fails when the launcher has ended: there is no command to begin.
+                    // Fails if the launcher has exited. In that case no command will start.
                     let _ = rustix::io::write(io::stdout(), b".");
                 }
                 (order, is_due) = (Some(next), false);
@@ -184,7 +184,7 @@ pub(crate) fn watch() -> ExitCode {
 fn carry_out(order: Order, is_due: bool) {
     if is_due {
         let redlock = getppid().map(|redlock| redlock.as_raw_nonzero().get());
-        // One that runs reports it itself.
+        // A running `redlock` reports it itself.
         end_group(order.group, redlock.and_then(state) == Some('T'));
     } else if order.is_job_stopped
         && state(order.group).is_some_and(|state| "RSD".contains(state))
@@ -222,9 +222,9 @@ fn receive(alarm: &Alarm, order: Option<Order>) -> Received {
     }
 }
 
-/// A timer that expires at an instant of [`now`]. A timeout of `poll` would not do: if the process
-/// is stopped meanwhile, the kernel continues with the time that was left before, and the command
-/// would outlive its lock by as long as the process was stopped.
+/// A timer that expires at an instant of [`now`]. A timeout of `poll` would not be enough: after a
+/// stop of the process, the kernel continues with the time that was left before, and the command
+/// would outlive its lock by the length of the stop.
 struct Alarm(Option<OwnedFd>);
 
 #[cfg(target_os = "linux")]
@@ -281,13 +281,13 @@ fn end_group(group: i32, reports: bool) {
     }
 }
 
-/// The letter of a process's state; none where the system has no such file.
+/// Returns the state letter of a process. `None` if the system has no such file.
 fn state(pid: i32) -> Option<char> {
     Process::of(pid).map(|process| process.state)
 }
 
-/// The time in nanoseconds, on a clock that all processes share, and which goes on while the machine
-/// is suspended.
+/// Returns the time in nanoseconds, on a clock that all processes share and that continues while
+/// the machine is suspended.
 pub(crate) fn now() -> u64 {
     #[cfg(target_os = "linux")]
     const CLOCK: ClockId = ClockId::Boottime;

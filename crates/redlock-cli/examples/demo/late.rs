@@ -1,4 +1,4 @@
-//! A late write: a holder that stands still for longer than its lease, and then goes on.
+//! A late write: a holder that is paused for longer than its lease, and then continues.
 
 use std::env;
 use std::io::{BufRead, BufReader};
@@ -11,14 +11,14 @@ use rustix::process::{Pid, Signal, getpid, kill_process};
 
 use crate::store::Store;
 
-/// What the host does that is late: it reads, stands still, and writes. Its lock is one that
-/// `redlock acquire` took: `redlock run` would end it in time.
+/// Reads the number, pauses, and writes it back. The lock comes from `redlock acquire`, because
+/// `redlock run` would kill the process in time.
 pub(crate) fn host(file: &Path) -> Result<()> {
     let mut store = Store::open(file)?;
     let token = token()?;
     let Ok(number) = store.read(token)? else { anyhow::bail!("its lock was over at once") };
     println!("{number}");
-    // What a long garbage collection does, or a virtual machine that is moved.
+    // A long garbage collection or a live migration of a virtual machine has the same effect.
     kill_process(getpid(), Signal::STOP)?;
     match store.write(number + 1, token)? {
         Ok(()) => println!("accepted"),
@@ -38,8 +38,8 @@ pub(crate) fn show(redlock: &Path, nodes: &str, file: &Path) -> Result<()> {
     let fence = acquire(redlock, nodes)?;
     let mut late = Late::start(file, &fence)?;
     let read = late.next()?;
-    // The first waits for the end of the lease, as nobody extends it. Two, so that a late write
-    // would show in the number.
+    // The first addition waits for the end of the lease, because nothing extends it. There are two,
+    // so that the late write would change the number.
     add(redlock, nodes, file)?;
     add(redlock, nodes, file)?;
     let number = Store::open(file)?.number()?;
@@ -75,7 +75,7 @@ fn acquire(redlock: &Path, nodes: &str) -> Result<String> {
 
 const KEY: &str = "demo";
 
-/// The host that is late, as a process of its own.
+/// The late host, as a separate process.
 struct Late {
     process: Child,
     says: std::io::Lines<BufReader<std::process::ChildStdout>>,
@@ -102,7 +102,7 @@ impl Late {
 
 impl Drop for Late {
     fn drop(&mut self) {
-        // It has ended, except where the play broke off; then it may stand still for ever.
+        // It has exited, unless the demo failed. In that case it might stay stopped forever.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

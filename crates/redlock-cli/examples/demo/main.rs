@@ -1,9 +1,9 @@
 //! The main job on five real masters: `make demo`.
 //!
-//! Eight contenders, each a host that runs `redlock run` again and again, add one to a number in a
-//! file: read it, add one, write it back. Without a lock most additions would be lost. In the
-//! middle one master is killed and another is paused. At the end a host stands still for longer
-//! than its lock lasts, and the store refuses what it writes then.
+//! Eight contenders, each a host that runs `redlock run` repeatedly, increment a number in a file:
+//! read it, add one, write it back. Without a lock, most increments would be lost. In the middle,
+//! one master is killed and another is paused. At the end, a host is paused for longer than its
+//! lock lasts, and the store rejects its write.
 
 mod late;
 mod store;
@@ -36,7 +36,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// What each host does under the lock. Prints when it began, for the statistics.
+/// The work of each host under the lock. Prints its start time for the statistics.
 fn add_one(file: &Path) -> Result<()> {
     println!("{}", since_epoch().as_nanos());
     let (mut store, token) = (Store::open(file)?, late::token()?);
@@ -67,7 +67,7 @@ fn demo() -> Result<()> {
     Ok(())
 }
 
-/// What all contenders share.
+/// The state that all contenders share.
 struct Stage {
     redlock: PathBuf,
     nodes: String,
@@ -105,8 +105,9 @@ impl Stage {
         self.added.load(Ordering::SeqCst)
     }
 
-    /// One host: an addition is done when its command has ended well, and is tried again until
-    /// then. What it cannot know is whether a command that failed had added already, so none may.
+    /// Runs one host. An increment is complete if its command exits with 0, and is retried until
+    /// then. The host cannot know whether a failed command had incremented already, so no command
+    /// may fail.
     fn contend(&self) {
         while !self.is_over() && self.claimed.fetch_add(1, Ordering::SeqCst) < ADDITIONS {
             while self.begun.elapsed() <= LIMIT {
@@ -167,7 +168,7 @@ impl Stage {
             format!("  {:>3}/{ADDITIONS} added   masters: {}", self.added(), fates.join(" "));
         if std::io::stdout().is_terminal() {
             print!("\r{line}");
-            // A line that cannot be shown is no reason to stop.
+            // An unprinted line is no reason to stop.
             let _ = std::io::stdout().flush();
         } else if self.is_over() {
             print!("{line}");
@@ -223,7 +224,7 @@ fn verdict(number: u64) -> &'static str {
     }
 }
 
-/// When the command began; an error when it did not end well.
+/// Returns when the command started. Fails if it did not exit with 0.
 fn began(output: &Output) -> Result<Duration> {
     if !output.status.success() {
         bail!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
@@ -232,7 +233,8 @@ fn began(output: &Output) -> Result<Duration> {
     Ok(Duration::from_nanos(nanos))
 }
 
-/// Every attempt asks every master once; the last one was up all the time.
+/// Returns the number of attempts. Every attempt sends one request to each master, and the last
+/// master was never down.
 fn attempts(masters: &RedisServers) -> Result<String> {
     let stats = masters[4].command(&["INFO", "commandstats"])?;
     let stats: String = redis::from_redis_value(stats).context("INFO is no text")?;
@@ -240,7 +242,7 @@ fn attempts(masters: &RedisServers) -> Result<String> {
     Ok(calls.unwrap_or("0").to_owned())
 }
 
-/// The command is built beside this example.
+/// Cargo builds the command into the same directory as this example.
 fn redlock_binary() -> Result<PathBuf> {
     let here = std::env::current_exe()?;
     let binary = here.ancestors().nth(2).map(|target| target.join("redlock"));

@@ -26,8 +26,8 @@ impl Store {
         Ok(Self(file.context("opening the store")?))
     }
 
-    /// The number, for the holder with this token, which is installed before: what is read here,
-    /// no holder from before changes any more.
+    /// Returns the number to the holder with this token. Stores the token first, so that no earlier
+    /// holder can change the number afterwards.
     pub(crate) fn read(&mut self, token: FencingToken) -> Result<Result<u64, Refused>> {
         self.step(token, |number| number)
     }
@@ -46,7 +46,8 @@ impl Store {
         Ok(self.content()?.0)
     }
 
-    /// Tests the token and writes what follows from the number, alone.
+    /// Tests the token, and writes the number that `next` returns, under an exclusive lock on the
+    /// file.
     fn step(
         &mut self,
         token: FencingToken,
@@ -75,7 +76,7 @@ impl Store {
     }
 }
 
-/// As long for one content as for another: a write leaves nothing of the one before.
+/// Returns a line of constant length, so that a write overwrites the whole previous line.
 fn line(number: u64, fence: u64) -> String {
     format!("{number:>20},{fence:>20}\n")
 }

@@ -39,7 +39,7 @@ pub(crate) struct Doctor {
 
 #[derive(Args, Debug)]
 pub(crate) struct Acl {
-    /// Test the rights of the user in each URL on its master. Nothing is written
+    /// Test the rights of the user in each URL; write nothing
     #[arg(long)]
     pub(crate) check: bool,
 }

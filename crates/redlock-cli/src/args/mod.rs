@@ -1,4 +1,4 @@
-//! What may stand on the command line, and nothing else.
+//! The command line.
 
 mod lock;
 mod masters;
@@ -91,14 +91,14 @@ pub(crate) struct Generate {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Generated {
-    /// A man page, in roff: of the whole, or of one command
+    /// Print a man page in roff: of redlock, or of one subcommand
     Man {
-        /// The command
+        /// The subcommand
         command: Option<String>,
     },
-    /// A script that completes the words of the command line
+    /// Print a script that completes command lines
     Completions {
-        /// For which shell
+        /// The shell
         shell: Shell,
     },
 }

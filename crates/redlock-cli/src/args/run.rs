@@ -1,4 +1,4 @@
-//! `redlock run`: what may stand behind it.
+//! The arguments of `redlock run`.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -93,7 +93,7 @@ pub(crate) struct Run {
     command: Vec<OsString>,
 }
 
-/// How long a run counts.
+/// Parses the period of `--once-in`.
 fn period(text: &str) -> Result<Duration, String> {
     let period = duration::parse(text)?;
     let fits = period >= Duration::from_millis(1) && period <= OnceRequest::PERIOD_MAX;
@@ -101,11 +101,11 @@ fn period(text: &str) -> Result<Duration, String> {
 }
 
 impl Run {
-    /// Reads `-- KEY... -- COMMAND`, the form for a KEY that begins with `-`: without a KEY before
-    /// the first `--`, those between the two are the KEYs.
+    /// Reads `-- KEY... -- COMMAND`, the form for a KEY that begins with `-`: if there is no KEY
+    /// before the first `--`, the words between the two are the KEYs.
     ///
     /// # Errors
-    /// There is no KEY, or no COMMAND.
+    /// Fails if there is no KEY or no COMMAND.
     pub(crate) fn with_keys_between_dashes(mut self) -> Result<Self, String> {
         if !self.keys.is_empty() {
             return Ok(self);
@@ -123,12 +123,12 @@ impl Run {
         Ok(self)
     }
 
-    /// Whether something is to be done once.
+    /// Returns `true` for a job that must run once.
     pub(crate) fn is_once(&self) -> bool {
         self.once_in.is_some() || self.fire.is_some()
     }
 
-    /// What is to be done once, if it is.
+    /// Returns the request for a job that must run once.
     pub(crate) fn once(&self, redlock: &Redlock, key: &Resource) -> Option<OnceRequest> {
         let once = || redlock.once(key);
         match (self.once_in, self.fire) {

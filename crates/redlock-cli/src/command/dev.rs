@@ -1,4 +1,4 @@
-//! `redlock dev`: throw-away masters, until it is stopped.
+//! `redlock dev`: disposable masters that run until Ctrl-C.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -25,15 +25,16 @@ pub(crate) async fn dev(global: &Global, args: &Dev) -> Result<u8, Failure> {
             --nodes N to set how many";
         return Err(Failure::usage(anyhow!(cause)));
     }
-    // From here on Ctrl-C does not end this process but is remembered, so that the servers are
-    // stopped in good order even while they start.
+    // From here on, Ctrl-C does not kill this process, but is remembered, so that the servers are
+    // shut down gracefully even while they start.
     let mut signals = Signals::new()?;
     for port in args.port..args.port + args.nodes {
         check(port)?;
     }
     let servers = match start(global, args) {
         Ok(servers) => servers,
-        // The terminal signals the servers, too, and one that ends while it starts is an error.
+        // The terminal signals the servers as well, and a server that exits during its start is an
+        // error.
         Err(_) if signals.come().await.is_some() => return Ok(0),
         Err(error) => return Err(Failure::new(UNAVAILABLE, error)),
     };
@@ -42,8 +43,8 @@ pub(crate) async fn dev(global: &Global, args: &Dev) -> Result<u8, Failure> {
     watch(&servers, &mut signals).await
 }
 
-/// Starts the servers and admits them, and removes their directories at once: they write nothing
-/// there, and a `dev` that is killed can't clean up.
+/// Starts the servers, admits them, and removes their directories immediately. They write nothing
+/// there, and a killed `dev` could not clean up.
 fn start(global: &Global, args: &Dev) -> anyhow::Result<RedisServers> {
     let scratch = Scratch::new()?;
     let max_ttl = global.max_ttl.unwrap_or(RedlockBuilder::MAX_TTL);
@@ -52,7 +53,7 @@ fn start(global: &Global, args: &Dev) -> anyhow::Result<RedisServers> {
     RedisServers::with(args.nodes.into(), &options)
 }
 
-/// Says which master has ended, until none is left or a signal comes.
+/// Prints which masters have exited, until none is left or a signal arrives.
 async fn watch(servers: &RedisServers, signals: &mut Signals) -> Result<u8, Failure> {
     signals.listen_to(Signal::CHILD)?;
     let mut ended = BTreeSet::new();
@@ -76,14 +77,14 @@ async fn watch(servers: &RedisServers, signals: &mut Signals) -> Result<u8, Fail
     }
 }
 
-/// Says at once that a port is taken; the server would take its time over it.
+/// Fails immediately if a port is in use. The server would take longer to report it.
 fn check(port: u16) -> Result<(), Failure> {
     match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
             let cause = anyhow!("port {port} is in use; choose another range with --port");
             Err(Failure::new(UNAVAILABLE, cause))
         }
-        // What else there is, the server says better.
+        // The server reports other errors better.
         _ => Ok(()),
     }
 }

@@ -20,7 +20,7 @@ use crate::session::Session;
 use crate::signals::Signals;
 use crate::stderr;
 
-/// Becomes the command; returns only why it does not. `said` is what the masters have of the lock.
+/// Becomes the command. Returns only if that fails. `said`: the masters' answers about the lock.
 pub(crate) async fn enter(
     session: Session,
     global: &Global,

@@ -1,4 +1,4 @@
-//! `redlock generate`: what packages install beside the command.
+//! `redlock generate`: the files that packages install with the command.
 
 use crate::args::Generated;
 use crate::definition::definition;
@@ -20,8 +20,8 @@ pub(crate) fn generate(what: &Generated) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// The command with the usage of its help: a page would list all options without their values, which
-/// is no line to type.
+/// Returns the command with the usage line of its help. Otherwise a man page would list all options
+/// without their values, which is not a valid command line.
 fn with_usage(mut command: clap::Command) -> clap::Command {
     let usage = command.render_usage().to_string();
     let lines = usage.trim_start_matches("Usage: ").lines().map(str::trim_start);
@@ -29,7 +29,7 @@ fn with_usage(mut command: clap::Command) -> clap::Command {
     command.override_usage(usage)
 }
 
-/// The whole command, or the one of its commands that is asked for, under its full name.
+/// Returns the whole command, or the named subcommand under its full name.
 fn subject(command: Option<&str>) -> Result<clap::Command, Failure> {
     let mut whole = definition();
     whole.build();

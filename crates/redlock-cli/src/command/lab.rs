@@ -1,4 +1,4 @@
-//! What the tests of several commands start from.
+//! Fixtures for the tests of several commands.
 
 use redlock_quorum::{InitNode, Redlock};
 use redlock_testkit::SimNodes;

@@ -67,7 +67,7 @@ fn printed_line_makes_a_user_with_the_rights_of_all_commands() {
     }
 }
 
-/// A right that is missing is found by the check, and by each command that needs it.
+/// The check finds a missing right, and so does each command that needs it.
 #[test]
 fn each_command_names_the_right_that_is_missing() {
     let servers = masters(1);

@@ -13,12 +13,12 @@ use crate::support::{answer_of, ask, redlock};
 const HOUR: i64 = 3_600_000;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Microseconds since 1970, by our own clock, which is that of the masters too.
+/// Returns microseconds since 1970, by our own clock, which the masters share.
 fn now_us() -> u128 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros()
 }
 
-/// What a program that goes by such a clock takes for now.
+/// Returns the time that a program with such a clock sees.
 fn shown_us(clock: &[(&str, PathBuf)]) -> u128 {
     let mut date = Command::new("date");
     let shown = answer_of(date.arg("+%s").envs(clock.iter().cloned()));
@@ -49,7 +49,7 @@ fn processes_whose_clocks_are_two_hours_apart_take_turns_and_need_no_second_ball
         assert!(u128::from(fence).abs_diff(now_us()) < MINUTE.as_micros(), "{fence}");
         last = fence;
     }
-    // A master that refuses a ballot is asked for the score.
+    // A client queries the score of a master that rejected its ballot.
     let scores: u64 = servers.iter().map(|server| calls(server, "zscore")).sum();
     assert_eq!(scores, 0, "each first ballot was accepted");
 }

@@ -16,7 +16,7 @@ fn increments_by_eight_processes_are_never_lost() {
     let scratch = Scratch::new("counter");
     let counter = scratch.file("counter");
     fs::write(&counter, "0\n").unwrap();
-    // What is read is stale by the time it is written: any overlap loses an increment.
+    // The value is stale when it is written, so any overlap loses an increment.
     let script = format!("n=$(cat {0}); sleep 0.01; echo $((n + 1)) > {0}", counter.display());
     let done = AtomicUsize::new(0);
     thread::scope(|scope| {

@@ -11,7 +11,7 @@ use crate::support::{Answer, Running, Scratch, answer_of, bare, poll};
 
 const SECRET: &str = "sesame";
 
-/// Masters that let nobody in without a password, and a user.
+/// Starts masters that require a password, and creates a user.
 fn masters(password: &str) -> RedisServers {
     let servers = RedisServers::with(3, &ServerOptions::new().password("admin")).unwrap();
     set_password(&servers, password);

@@ -1,4 +1,4 @@
-//! Throw-away masters.
+//! Disposable masters.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::Mutex;
@@ -8,8 +8,9 @@ use rustix::process::Signal;
 
 use crate::support::{Running, Scratch, answer_of, bare, is_alive, poll, send};
 
-/// The first of three ports that are free, away from those that the test kit gives to servers. Each
-/// call has others: tests of one process run side by side, and a port is free until it is taken.
+/// Returns the first of three free ports, outside the range that the test kit gives to servers.
+/// Each call returns different ports, because tests of one process run in parallel, and a port is
+/// free until it is used.
 fn free_ports() -> u16 {
     static NEXT: Mutex<Option<u16>> = Mutex::new(None);
     let is_free = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
@@ -63,7 +64,7 @@ fn dev_names_the_port_that_is_taken() {
     assert!(answer.cause().contains(&format!("port {port} is in use")), "{answer:?}");
 }
 
-/// The process ids of the servers behind a line of `dev`.
+/// Returns the process ids of the servers in a line of `dev`.
 fn pids(nodes: &str) -> Vec<i32> {
     let pid = |url: &str| {
         let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();

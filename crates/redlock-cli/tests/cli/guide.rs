@@ -42,8 +42,8 @@ fn blocks<'a>(section: &'a str, language: &str) -> Vec<&'a str> {
     inside.map(|rest| rest.split("```").next().unwrap()).collect()
 }
 
-/// A directory in which `redlock` is on the path, beside the programs of the guide, which say
-/// that they ran.
+/// Creates a directory with `redlock` and the programs of the guide, which report that they ran, on
+/// its path.
 fn host(name: &str) -> Scratch {
     let host = Scratch::new(name);
     symlink(env!("CARGO_BIN_EXE_redlock"), host.file("redlock")).unwrap();
@@ -162,7 +162,7 @@ fn the_cron_job_of_the_guide_does_the_work_or_finds_it_done() {
     assert!(later.cause().contains("nightly-report was already completed by "), "{later:?}");
 }
 
-/// The lines for an access list: the one that every server must know, and the others.
+/// Returns the lines for an access list: the line that every server must support, and the others.
 fn rights() -> (Vec<&'static str>, Vec<Vec<&'static str>>) {
     let lines = blocks(section(OPERATIONS, "## A user with limited rights"), "text").concat();
     let lines = OPERATIONS
@@ -213,7 +213,7 @@ fn use_as_the_user(server: &RedisServer) {
     ask(&["release", "--force", "k", "--yes"]).success();
 }
 
-/// A command that waits as the user of the guide asks for reports of changes, and gets the lock.
+/// A waiting command, as the user of the guide, subscribes to changes and gets the lock.
 fn is_woken_as_the_user(server: &RedisServer) {
     let url = server.url().replace("redis://", "redis://redlock:PASSWORD@");
     let ours = || {

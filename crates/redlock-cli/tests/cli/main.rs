@@ -1,4 +1,4 @@
-//! Drives the built `redlock` as people and scripts do: as a process, on real servers.
+//! Runs the built `redlock` as users and scripts do: as a process, on real servers.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says so what it expects")]
 

@@ -1,4 +1,4 @@
-//! The lines of the documents for work that many hosts start and one is to run, as they are written
+//! The lines in the documents for jobs that many hosts start and one runs, exactly as written
 //! there.
 
 use std::process::{Command, Stdio};
@@ -97,7 +97,8 @@ fn assert_runs_once(
         let host = |after: &Duration| {
             let (after, mut command) = (*after, on_host(servers, prefix, line, &work));
             scope.spawn(move || {
-                // The hosts are apart by this: it is what is tried, and nothing is waited for.
+                // The time between the starts of the hosts is part of the test. It does not wait
+                // for anything.
                 thread::sleep(after);
                 answer_of(&mut command)
             })

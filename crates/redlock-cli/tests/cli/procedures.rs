@@ -18,7 +18,7 @@ use crate::support::{Answer, Scratch, answer_of, undisturbed};
 
 const OPERATIONS: &str = include_str!("../../../../docs/OPERATIONS.md");
 
-/// The first block of commands behind a heading.
+/// Returns the first block of commands after a heading.
 fn block(heading: &str) -> &'static str {
     let from = OPERATIONS.find(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("{heading}"));
     let rest = OPERATIONS[from..].split("```sh\n").nth(1).unwrap();
@@ -31,7 +31,7 @@ const PAUSE: &str = "6";
 /// How many contenders there are: one half has the list of the line before.
 const CONTENDERS: usize = 4;
 
-/// What a procedure does to clients that run all the time.
+/// The effect of a procedure on clients that run all the time.
 struct Procedure {
     servers: RedisServers,
     host: Scratch,
@@ -145,7 +145,7 @@ impl Procedure {
         assert!(claims >= 3 * CONTENDERS, "{claims}");
     }
 
-    /// The addresses of the document as those of the servers.
+    /// Replaces the addresses of the document with the addresses of the servers.
     fn addressed(&self, line: &str) -> String {
         let urls = self.servers.urls();
         let replace = |line: String, (place, url): (usize, &String)| {

@@ -1,4 +1,4 @@
-//! A key between two holders: it is kept for a waiter that was called, and nobody holds it.
+//! A key between two holders: it is reserved for a notified waiter, and no client holds it.
 
 use std::time::{Duration, Instant};
 
@@ -10,8 +10,8 @@ use crate::support::{answer_of, ask, copies, redlock};
 
 const OF_A_WAITER: &str = "redlock-quorum:next:00000000000000ff";
 
-/// Three masters on which the key is kept: at one for a waiter, at the others for nobody in
-/// particular, as a release leaves it.
+/// Starts three masters with a reserved key: for a waiter on one of them, and for no particular
+/// waiter on the others, as a release leaves it.
 fn reserved() -> RedisServers {
     holding([OF_A_WAITER, "redlock-quorum:next:", "redlock-quorum:next:"])
 }
@@ -25,8 +25,8 @@ fn holding(values: [&str; 3]) -> RedisServers {
     servers
 }
 
-/// Trap 24. Any of the masters may be the meeting point, where a reservation for nobody in particular
-/// serves nobody: a client that does not know whether it has its key there removes it.
+/// Trap 24. Any of the masters may be the meeting point, and a reservation for no particular waiter
+/// serves none there. A client that does not know whether its key is there removes it.
 #[test]
 fn a_try_on_a_reserved_key_is_refused_and_leaves_it() {
     let servers = holding([OF_A_WAITER; 3]);
@@ -38,7 +38,7 @@ fn a_try_on_a_reserved_key_is_refused_and_leaves_it() {
     }
 }
 
-/// Trap 24: it is not free, and nobody holds it.
+/// Trap 24: the key is not free, and no client holds it.
 #[test]
 fn status_shows_a_reserved_key_as_reserved() {
     let servers = reserved();
@@ -59,7 +59,7 @@ fn status_shows_a_reserved_key_as_reserved() {
     assert_eq!((all.code, &all.json()["locks"]), (0, &json!([])), "it is no lock");
 }
 
-/// Trap 24: a waiter that was called and died is no reason to wait.
+/// Trap 24: a notified waiter that died is no reason to wait.
 #[test]
 fn a_forced_release_deletes_a_reservation() {
     let servers = reserved();

@@ -32,7 +32,7 @@ fn the_state_none_is_explained_and_a_missing_zadd_is_about_fencing() {
     assert!(why.contains("fencing tokens") && !why.contains("released"), "{why}");
 }
 
-/// A user with the rights of the lines that people copy, and a URL for it.
+/// Creates a user with the documented rights, and returns its URL.
 fn few_rights(server: &RedisServer) -> (Vec<&'static str>, String) {
     const OPERATIONS: &str = include_str!("../../../../docs/OPERATIONS.md");
     let line = OPERATIONS.lines().find(|line| line.starts_with("ACL SETUSER redlock on ")).unwrap();
@@ -44,7 +44,7 @@ fn few_rights(server: &RedisServer) -> (Vec<&'static str>, String) {
     (rights, server.url().replace("redis://", "redis://few:secret@"))
 }
 
-/// What `doctor` says to this user, and finds about the only master.
+/// Returns the output of `doctor` for this user, and the findings about the only master.
 fn found_by(servers: &RedisServers, url: &str, words: &[&str]) -> (Answer, Vec<String>) {
     let mut command = redlock(servers, ["doctor", "--json"]);
     let answer = answer_of(command.args(words).env("REDLOCK_NODES", url));
@@ -64,7 +64,8 @@ fn each_right_of_the_guide_that_is_missing_is_named_with_its_cure_and_nothing_is
         line.expect("servers count what changes").to_owned()
     };
     let before = changes();
-    // A master that denies these cannot be asked what else is missing: it says so itself.
+    // A master that denies these cannot be queried for other missing rights, and the finding shows
+    // that.
     let (said, tried): (Vec<_>, Vec<_>) =
         rights.into_iter().partition(|right| ["+info", "+client|id"].contains(right));
     for right in tried {
@@ -246,8 +247,7 @@ fn without_a_quarantine_settings_that_cannot_be_read_are_a_finding() {
     assert!(!found.iter().any(|found| found.contains("CONFIG")), "{found:?}");
 }
 
-/// The keys that it lacks are the only fix: a second one would send people after commands that
-/// their user has.
+/// The missing keys are the only fix. A second fix would name commands that the user already has.
 #[test]
 fn keys_that_are_too_narrow_have_one_fix() {
     let servers = RedisServers::start(1).unwrap();
@@ -265,7 +265,7 @@ fn keys_that_are_too_narrow_have_one_fix() {
     }
 }
 
-/// One error names one command. Whoever fixed only that one would be told the next.
+/// One error names one command. After its fix, the next command would fail.
 #[test]
 fn init_and_acquire_name_all_missing_commands_with_their_cost() {
     const RENAME: &str = "--rename-command";
@@ -282,7 +282,7 @@ fn init_and_acquire_name_all_missing_commands_with_their_cost() {
     assert!(refused.cause().contains(named), "{refused:?}");
     let fenced = "it takes no ballots, so it grants no locks with fencing tokens";
     assert!(refused.cause().contains(fenced), "{refused:?}");
-    // Without a queue and ballots, ZADD is for quarantines alone.
+    // Without a queue and ballots, only quarantines need ZADD.
     let plain = say(&["acquire", "k", "--plain", "--no-queue"]);
     assert!(plain.cause().contains("has no PEXPIRE EVAL"), "{plain:?}");
     assert!(!plain.cause().contains(fenced), "{plain:?}");

@@ -1,4 +1,4 @@
-//! Passwords stand in URLs, and nowhere else.
+//! Passwords occur only in URLs.
 
 use std::process::Command;
 

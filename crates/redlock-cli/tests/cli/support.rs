@@ -12,7 +12,7 @@ pub(crate) use redlock_testkit::lab::{PATIENCE, copies, is_alive, is_stopped, po
 use redlock_testkit::{RedisServers, ServerOptions};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// What one command has answered.
+/// The output of one command.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) code: i32,
@@ -21,14 +21,14 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// The single line on stderr that tells the cause.
+    /// Returns the single line on stderr with the cause.
     pub(crate) fn cause(&self) -> &str {
         let causes: Vec<_> = self.err.lines().filter(|l| l.starts_with("redlock:")).collect();
         assert_eq!(causes.len(), 1, "one line with the cause: {self:?}");
         causes[0]
     }
 
-    /// What was printed, after a success without complaints.
+    /// Returns stdout after a success without complaints.
     pub(crate) fn success(&self) -> &str {
         assert_eq!(self.code, 0, "{self:?}");
         assert!(!self.err.contains("redlock:"), "{self:?}");
@@ -49,7 +49,7 @@ impl From<Output> for Answer {
     }
 }
 
-/// Starts a program with every signal's default action. A process inherits what is ignored, and
+/// Starts a program with every signal's default action. A process inherits ignored signals, and
 /// `nohup` or a shell's `&` ignore signals that tests send.
 pub(crate) fn undisturbed(program: &str) -> Command {
     let mut command = Command::new("env");
@@ -57,7 +57,7 @@ pub(crate) fn undisturbed(program: &str) -> Command {
     command
 }
 
-/// The node timeout of tests: a machine that stands still for most of a second is no fault of a
+/// The node timeout of tests. If the machine stalls for most of a second, that is not a fault of a
 /// master.
 pub(crate) const NODE_TIMEOUT: &str = "1200ms";
 
@@ -98,8 +98,8 @@ pub(crate) fn answer_of(command: &mut Command) -> Answer {
     Running::start_into(command.stdin(Stdio::null()), Stdio::piped()).answer()
 }
 
-/// The times during which this process stood still, and with it the machine or the whole test run.
-/// A thread notes each of its sleeps that took far too long.
+/// The times during which this process was stalled, and with it the machine or the whole test run.
+/// A thread records each of its sleeps that took far too long.
 #[derive(Debug)]
 pub(crate) struct Stalls(Arc<Mutex<Vec<[SystemTime; 2]>>>);
 
@@ -121,14 +121,14 @@ impl Stalls {
         Self(seen)
     }
 
-    /// Whether everything stood still from `end` until right before `last`.
+    /// Returns `true` if everything was stalled from `end` until just before `last`.
     pub(crate) fn explain(&self, end: SystemTime, last: SystemTime) -> bool {
         const AWAKE: Duration = Duration::from_millis(250);
         let stalls = self.0.lock().unwrap();
         stalls.iter().any(|[from, to]| *from <= end + AWAKE && last <= *to + AWAKE)
     }
 
-    /// Whether everything stood still until a moment ago.
+    /// Returns `true` if everything was stalled until a moment ago.
     pub(crate) fn explain_now(&self) -> bool {
         // The thread may have had no chance to note it yet.
         thread::sleep(Duration::from_millis(50));
@@ -137,7 +137,7 @@ impl Stalls {
     }
 }
 
-/// A command that runs beside the test, and is killed with it.
+/// A command that runs in parallel with the test, and is killed with it.
 pub(crate) struct Running {
     process: Child,
     stderr: Receiver<Vec<u8>>,
@@ -193,13 +193,13 @@ impl Drop for Running {
     }
 }
 
-/// Reads a pipe beside the test: its end may never come.
+/// Reads a pipe in a separate thread, because its end may never come.
 fn all_of(mut pipe: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let mut bytes = Vec::new();
         pipe.read_to_end(&mut bytes).unwrap();
-        // A test that has ended wants it no more.
+        // After the end of the test, there is no receiver.
         let _ = sender.send(bytes);
     });
     receiver

@@ -24,8 +24,8 @@ pub(crate) fn messages(source: &str) -> Vec<String> {
     found
 }
 
-/// What stands between quotes, and what follows. A line that ends with `\` goes on with the first
-/// word of the next.
+/// Splits off a literal, and returns the rest. A line that ends with `\` continues with the first
+/// word of the next line.
 fn literal(from: &str) -> (String, &str) {
     let mut text = String::new();
     let mut chars = from.char_indices().peekable();

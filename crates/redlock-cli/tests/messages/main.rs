@@ -1,5 +1,5 @@
-//! All that a user may read, in one table: `messages.snap`. A reviewer sees there what a change does
-//! to the words. `UPDATE=1 cargo test -p redlock-cli --test messages` writes it anew.
+//! All texts for users, in one table: `messages.snap`. A reviewer sees there how a change affects
+//! the wording. `UPDATE=1 cargo test -p redlock-cli --test messages` rewrites it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says so what it expects")]
 
@@ -39,7 +39,7 @@ fn all_messages_are_in_the_table() {
     );
 }
 
-/// Words that stand for another in plain technical English: they hide the subject or the thing.
+/// Words that hide the subject or the object of a sentence.
 #[test]
 fn no_message_uses_a_word_that_hides_its_subject() {
     const VAGUE: [&str; 11] = [

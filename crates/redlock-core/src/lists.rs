@@ -41,8 +41,8 @@ pub enum ListDoubt {
     Size,
     /// One master belongs to another set than the others.
     OtherSet,
-    /// One master shows no set, and the set of the others does not contain its name, but some of
-    /// theirs. Another spelling of an address looks the same.
+    /// The recorded set contains some names of the list, but lacks several others, or the name of a
+    /// master that shows no set. Another spelling of an address looks the same.
     Names,
 }
 
@@ -124,7 +124,7 @@ impl fmt::Display for ListDoubt {
         f.write_str(match self {
             Self::Size => "it differs from the recorded set by one master",
             Self::OtherSet => "one master belongs to another set",
-            Self::Names => "the recorded set does not contain the name of one master",
+            Self::Names => "the recorded set lacks names of this list",
         })
     }
 }

@@ -10,7 +10,7 @@
 //! | no set | as without this file |
 //! | one id, and the number of masters in the list | as without this file |
 //! | a number that differs by one, or one master with another id | requested, with a warning: a change may be under way ([`ListDoubt`]) |
-//! | a master without a set, whose name is not in the set of the others | requested, with a warning: it may be a former master or a stranger |
+//! | a master without a set whose name is not in the set of the others, or several such names | requested, with a warning: it may be a former master or a stranger |
 //! | a number that differs by two or more | not requested from that master ([`Misfit::Size`]) |
 //! | two or more masters outside of the most common set | not requested from any master ([`Misfit::Split`]) |
 //!
@@ -91,23 +91,30 @@ impl Admission {
         odd.or_else(near).or_else(|| Some((self.unnamed(names)?, ListDoubt::Names)))
     }
 
-    /// Returns the first master without a set whose name is missing from the common set, although
-    /// that set contains other names of the list. The master may be a stranger or a replaced
-    /// master. It may also have another spelling, so it is not refused.
+    /// Returns the first master whose name is missing from the common set, if it has no set or if
+    /// several names are missing. It may be a stranger or a replaced master. It may also have
+    /// another spelling, so it is not refused.
     fn unnamed(&self, names: &Names) -> Option<usize> {
         let common = self.common_set()?;
         let lacks_set = |master: usize| !self.is_duplicate(master) && self.set_of(master).is_none();
         // A master that is still being connected may show its set soon.
         let is_heard = |master: usize| !self.is_connecting || self.peers[master].facts.is_some();
-        if !(0..self.peers.len()).any(|master| lacks_set(master) && is_heard(master)) {
-            return None;
+        let unknown = self.unknown(common, names);
+        let are_several = unknown.len() > CHANGING;
+        let shows = |master: &usize| is_heard(*master) && (are_several || lacks_set(*master));
+        unknown.into_iter().find(shows)
+    }
+
+    /// Returns the masters whose names are missing from a set that contains other names of the
+    /// list. A list without any of its names is spelled in another way.
+    fn unknown(&self, set: &RecordedSet, names: &Names) -> Vec<usize> {
+        let listed = names.iter().enumerate().filter(|(master, _)| !self.is_duplicate(*master));
+        let (known, unknown): (Vec<_>, Vec<_>) =
+            listed.partition(|(_, name)| set.names.contains(name));
+        match known.is_empty() {
+            true => Vec::new(),
+            false => unknown.into_iter().map(|(master, _)| master).collect(),
         }
-        let has_some = names.iter().any(|name| common.names.contains(name));
-        let mut masters = names.iter().enumerate().filter(|_| has_some);
-        masters.find_map(|(master, name)| {
-            let is_unnamed = lacks_set(master) && is_heard(master) && !common.names.contains(name);
-            is_unnamed.then_some(master)
-        })
     }
 
     /// Returns this set next to the list of this client. A master without a set gets the common one.
@@ -209,11 +216,16 @@ impl Admission {
     }
 
     /// Returns by how many masters the list differs from a recorded set. A master of the list is in
-    /// the set if its record names that set, or if the set contains its name. Both are checked,
-    /// because an address has several spellings, and a master that lost its record has no set.
+    /// the set if the set contains its name, or if its record names that set: an address has
+    /// several spellings, and a master that lost its record has no set. If several names are
+    /// missing next to known ones, their records prove nothing, because strangers get the set of
+    /// the others when they are admitted.
     fn difference(&self, set: &RecordedSet, names: &Names) -> usize {
+        let unknown = self.unknown(set, names);
         let is_in = |(master, name): &(usize, &str)| {
-            self.set_of(*master).is_some_and(|other| other.id == set.id) || set.names.contains(name)
+            let shows = self.set_of(*master).is_some_and(|other| other.id == set.id);
+            let is_stranger = unknown.len() > CHANGING && unknown.contains(master);
+            set.names.contains(name) || shows && !is_stranger
         };
         let masters = names.iter().enumerate().filter(|(master, _)| !self.is_duplicate(*master));
         let both = masters.filter(is_in).count();

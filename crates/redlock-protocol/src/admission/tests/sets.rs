@@ -169,6 +169,26 @@ fn master_without_a_set_is_a_doubt_if_the_others_are_named_and_it_is_not() {
     assert_eq!(shown.list_doubt(&former), None, "its record names the set");
 }
 
+/// Strangers get the set of the others when they are admitted, so their records prove nothing.
+#[test]
+fn several_names_that_a_set_lacks_are_a_doubt_and_need_again() {
+    let five = masters(&[Some((1, 5)); 5]);
+    let client = client(&five, 0);
+    let of = |names: [&str; 5]| Names::new(names);
+    let wrong = of(["m0", "m1", "v", "w", "x"]);
+    assert_eq!(client.list_doubt(&wrong), Some((2, ListDoubt::Names)));
+    assert_eq!(misfits(&client, 5), [None; 5], "names refuse nothing");
+    let replaced = of(["m0", "m1", "m2", "m3", "x"]);
+    assert_eq!(client.list_doubt(&replaced), None, "one changes at a time");
+    assert_eq!(client.list_doubt(&of(["v", "w", "x", "y", "z"])), None, "another spelling");
+    let needs_again = |names| {
+        let listed = Listed { names, fresh: SetId(9) };
+        matches!(plan_for(&five, PLAIN, &listed), Err(NoPlan::OtherSet(_)))
+    };
+    assert!(needs_again(wrong));
+    assert!(!needs_again(replaced));
+}
+
 #[test]
 fn duplicate_addresses_are_not_part_of_the_list() {
     let mut masters = masters(&[Some((1, 3)), Some((1, 3)), Some((1, 3)), None, None]);

@@ -27,6 +27,7 @@ mod clock;
 pub mod commands;
 pub mod duration;
 mod facts;
+mod key;
 mod lists;
 mod mark;
 mod node;
@@ -50,6 +51,7 @@ pub use ballot::{Ballot, Balloted, Bid, FencingToken, InvalidFencingToken, Membe
 pub use cause::Cause;
 pub use clock::{Clock, Instant};
 pub use facts::{Facts, Role, Unread};
+pub use key::Key;
 pub use lists::{ListDoubt, ListWarning, Lists};
 pub use mark::{Mark, Marked};
 pub use node::Node;

@@ -14,12 +14,12 @@ use redlock_protocol::votes::ledger::LastAnswer;
 use super::Driver;
 use super::command::Request;
 use super::hold::held_lock::HeldLock;
-use super::line::Outgoing;
-use super::timers::Due;
 use crate::error::AcquireError;
 use crate::hold::votes;
 use crate::settings::InvalidRequest;
 use redlock_protocol::client::ids::RequestId;
+use redlock_protocol::client::line::Outgoing;
+use redlock_protocol::client::timers::Due;
 
 /// How long requests wait for connections that broke and are being made again.
 const REVIVAL: Duration = Duration::from_millis(50);
@@ -93,7 +93,10 @@ impl Driver {
         if self.closing.is_some() {
             self.refuse(request, AcquireError::Shutdown, now);
         } else if self.line.is_full() {
-            let why = format!("{} requests wait for their turn", super::line::WAITING_MAX);
+            let why = format!(
+                "{} requests wait for their turn",
+                redlock_protocol::client::line::WAITING_MAX
+            );
             self.refuse_unsent(request, Cause::NotConnected(why.into()));
         } else {
             let stands_alone = request.is_try() || request.resume.is_some();

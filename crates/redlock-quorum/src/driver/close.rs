@@ -11,11 +11,11 @@ use super::acquire::Start;
 use super::command::CloseReply;
 use super::lock::{Caller, Lock};
 use super::release::unacknowledged::Unacknowledged;
-use super::timers::Due;
 use crate::error::{AcquireError, ForgottenKeys, Unreleased, UnreleasedKey};
 use crate::hold::Acceptance;
 use crate::lost::LostReason;
 use redlock_protocol::client::ids::RequestId;
+use redlock_protocol::client::timers::Due;
 
 /// A handle that is being closed.
 pub(super) struct Closing {

@@ -5,7 +5,7 @@ use redlock_protocol::token::lifecycle::Event;
 
 use super::Driver;
 use super::lock::Lock;
-use super::timers::Due;
+use redlock_protocol::client::timers::Due;
 
 impl Driver {
     pub(super) fn fire_timers(&mut self, seen: Instant) {
@@ -55,6 +55,6 @@ impl Driver {
             // None of these is pruned: its action finds out whether it is stale.
             _ => false,
         });
-        timers.next()
+        timers.next_at()
     }
 }

@@ -15,14 +15,14 @@ use redlock_protocol::votes::answer::Judged;
 
 use super::Driver;
 use super::command::ExtendReply;
-use super::draws::Draw;
 use super::lock::{Caller, Holder, Lock};
-use super::timers::Due;
 use crate::error::ExtendError;
 use crate::hold::Acceptance;
 use crate::lost::{Ended, LostReason};
 use crate::settings::{InvalidRequest, check_margin};
+use redlock_protocol::client::draws::Draw;
 use redlock_protocol::client::ids::{HoldId, LockId, Ticket};
+use redlock_protocol::client::timers::Due;
 
 impl Driver {
     /// The keeper of a lease has something to do.

@@ -13,14 +13,14 @@ use redlock_protocol::votes::ledger::LastAnswer;
 
 use super::Driver;
 use super::command::{MarkReply, MarkRequest, MarkVotes, Request, StatusReply, WaitersReply};
-use super::line::Outgoing;
 use super::observe::LIVES_TOO_LONG;
-use super::timers::Due;
 use crate::error::AcquireError;
 use crate::hold::votes;
 use crate::status::Status;
 use crate::votes::NodeVote;
 use redlock_protocol::client::ids::{InspectionId, Ticket};
+use redlock_protocol::client::line::Outgoing;
+use redlock_protocol::client::timers::Due;
 use redlock_protocol::client::view::View as _;
 
 /// An inspection, and what it is for.

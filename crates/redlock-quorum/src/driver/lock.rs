@@ -11,9 +11,9 @@ use redlock_protocol::token::lifecycle::{Answered, Event, Lifecycle, Stage, Step
 use super::Driver;
 use super::command::{ExtendReply, ReleaseReply};
 use super::meeting::Meeting;
-use super::timers::{Due, Timers};
 use crate::hold::{Acceptance, HoldCell};
 use redlock_protocol::client::ids::{InspectionId, LockId, RequestId, UseId};
+use redlock_protocol::client::timers::{Due, Timers};
 
 /// One token: what the machine knows of it, and who waits for it.
 pub(super) struct Lock {

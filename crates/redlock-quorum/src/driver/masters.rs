@@ -7,10 +7,10 @@ use redlock_protocol::client::masters::{Context, FRESH_FOR, Masters, News, Terms
 use redlock_protocol::token::lifecycle::Event;
 
 use super::Driver;
-use super::draws::Draw;
 use super::observe::weakness;
-use super::timers::{Due, IDLE_MIN};
 use crate::settings::{Quarantine, Settings};
+use redlock_protocol::client::draws::Draw;
+use redlock_protocol::client::timers::{Due, IDLE_MIN};
 
 /// The settings that concern masters.
 pub(super) fn terms(settings: &Settings, names: Names) -> Terms {

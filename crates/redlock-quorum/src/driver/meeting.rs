@@ -7,11 +7,11 @@ use redlock_core::{
     Answer, Bid, Cause, Entry, Exit, Instant, Leaving, Op, Resource, SharedQueue, Verdict, Vote,
 };
 
-use super::draws::Draw;
-use super::timers::Due;
 use super::{Driver, Lock};
 use crate::hold::Acceptance;
+use redlock_protocol::client::draws::Draw;
 use redlock_protocol::client::ids::{LockId, RequestId, Ticket};
+use redlock_protocol::client::timers::Due;
 use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::token::attempt::Defeat;
 use redlock_protocol::token::lifecycle::Loss;

@@ -22,10 +22,10 @@ use tracing::{Level, debug, info, trace, warn};
 use super::Driver;
 use super::command::Request;
 use super::lock::{Caller, Lock};
-use super::timers::Due;
 use crate::counters::Counters;
 use crate::lost::{Ended, Lost, LostReason};
 use redlock_protocol::client::ids::{LockId, RequestId, Ticket, WaitingId};
+use redlock_protocol::client::timers::Due;
 
 /// The numbers, and which warnings were reported a moment ago.
 pub(super) struct Observer {

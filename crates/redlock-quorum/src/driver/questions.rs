@@ -12,10 +12,10 @@ use redlock_protocol::client::questions::{
 
 use super::Driver;
 use super::command::{InitReply, ReportReply};
-use super::timers::Due;
 use crate::init::{Init, InitError, InitNode, InitReport};
 use crate::report::{NodeReport, ServerReport, Standing};
 use crate::settings::Settings;
+use redlock_protocol::client::timers::Due;
 
 /// The callers that wait for a result.
 #[derive(Default)]

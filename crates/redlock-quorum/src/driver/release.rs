@@ -12,13 +12,13 @@ use redlock_protocol::waiting::leaving::fresh_for;
 
 use super::Driver;
 use super::command::{LeaseRelease, ReleaseReply};
-use super::line::Outgoing;
 use super::lock::{Caller, Lock};
-use super::timers::Due;
 use crate::error::ReleaseError;
 use crate::hold::votes;
 use crate::lost::Ended;
 use redlock_protocol::client::ids::{HoldId, InspectionId, LockId, UseId};
+use redlock_protocol::client::line::Outgoing;
+use redlock_protocol::client::timers::Due;
 
 impl Driver {
     /// The holder is done.

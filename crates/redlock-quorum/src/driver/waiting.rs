@@ -14,10 +14,10 @@ use redlock_protocol::waiting::{Ask, Moment, QueueAnswer, Refusal, Step, Waiting
 use self::broken::BrokenQueues;
 use super::Driver;
 use super::command::Request;
-use super::draws::Draw;
-use super::line::Outgoing;
-use super::timers::Due;
+use redlock_protocol::client::draws::Draw;
 use redlock_protocol::client::ids::{InspectionId, LockId, RequestId, WaitingId};
+use redlock_protocol::client::line::Outgoing;
+use redlock_protocol::client::timers::Due;
 
 /// The queues, by key and by the name that timers and votes have for them.
 #[derive(Default)]

@@ -13,9 +13,9 @@ use redlock_protocol::waiting::Ask;
 use crate::driver::Driver;
 use crate::driver::lock::{Caller, Lock};
 use crate::driver::meeting::is_queue_error;
-use crate::driver::timers::Due;
 use crate::settings::check_margin;
 use redlock_protocol::client::ids::{LockId, RequestId, Ticket, UseId};
+use redlock_protocol::client::timers::Due;
 
 impl Driver {
     /// One attempt: the same request to all masters at once, under a token of its own.

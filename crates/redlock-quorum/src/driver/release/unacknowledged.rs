@@ -8,9 +8,9 @@ use redlock_protocol::abandoned::{Abandoned, Left};
 use redlock_protocol::token::lifecycle::Event;
 
 use crate::driver::Driver;
-use crate::driver::draws::Draw;
-use crate::driver::timers::Due;
+use redlock_protocol::client::draws::Draw;
 use redlock_protocol::client::ids::LockId;
+use redlock_protocol::client::timers::Due;
 
 /// Releases that one master may leave unacknowledged. A master that is away for long collects them;
 /// the oldest are given up first, because their keys are the likeliest to have expired.

@@ -7,10 +7,10 @@ use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::waiting::{QueueAnswer, Step};
 
 use crate::driver::Driver;
-use crate::driver::draws::Draw;
 use crate::driver::meeting::is_queue_error;
-use crate::driver::timers::Due;
+use redlock_protocol::client::draws::Draw;
 use redlock_protocol::client::ids::{RequestId, Ticket, WaitingId};
+use redlock_protocol::client::timers::Due;
 
 /// For how long a master that was slow is no meeting point; half of it is random.
 const SUSPICION: Duration = Duration::from_secs(1);

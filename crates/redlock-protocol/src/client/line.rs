@@ -1,24 +1,24 @@
-//! `Line`: what waits for its turn to be sent, first come, first served.
+//! `Line`: the requests that wait for their turn to be sent, in order of arrival.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use redlock_core::Instant;
 
-use redlock_protocol::client::ids::{InspectionId, LockId, RequestId, WaitingId};
+use super::ids::{InspectionId, LockId, RequestId, WaitingId};
 
 /// The largest number of entries in the line.
-pub(super) const WAITING_MAX: usize = 1_000_000;
+pub const WAITING_MAX: usize = 1_000_000;
 
-/// Releases and marks, and then attempts and inspections, each in the order in which they were
-/// asked for. While attempts are held, inspections stand with the releases.
+/// Releases and marks, and then attempts and inspections, each in order of arrival. While attempts
+/// are held back, inspections go with the releases.
 ///
-/// A key is held until its release is sent, and a mark is asked for while a key is held. Behind a
-/// long line of attempts it would be held for longer than its TTL, and requests for that key would
-/// find it held by a caller that is done. There are no more releases than there were attempts, so
-/// attempts get their turn, too.
-#[derive(Default)]
-pub(super) struct Line {
+/// A key is held until its release is sent, and a mark is requested while a key is held. After a
+/// long line of attempts, the key would be held for longer than its TTL, and requests for that key
+/// would find it held by a caller that is done. There are at most as many releases as there were
+/// attempts, so attempts also get their turn.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Line {
     first: VecDeque<Outgoing>,
     waiting: VecDeque<Outgoing>,
     /// No attempt is sent.
@@ -28,19 +28,23 @@ pub(super) struct Line {
 }
 
 /// An entry of the line, which is sent when its turn comes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outgoing {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Outgoing {
+    /// An attempt for this caller.
     Attempt(RequestId),
+    /// The release of this token.
     Release(LockId),
+    /// A question about a key.
     Inspection(InspectionId),
-    /// A place in the queue of a key is asked for, behind what was released there.
+    /// A request for a place in the queue of a key, after a release there.
     Place(WaitingId),
-    /// A mark is read or raised, under a lock that is held meanwhile.
+    /// A mark to read or raise while a lock is held.
     Mark(InspectionId),
 }
 
 impl Line {
-    pub(super) fn push(&mut self, outgoing: Outgoing) {
+    /// Appends an entry.
+    pub fn push(&mut self, outgoing: Outgoing) {
         match outgoing {
             Outgoing::Release(_) | Outgoing::Mark(_) | Outgoing::Place(_) => {
                 self.first.push_back(outgoing)
@@ -50,8 +54,8 @@ impl Line {
         }
     }
 
-    /// The entry to be sent next, if there is room for it.
-    pub(super) fn pop(&mut self) -> Option<Outgoing> {
+    /// Removes the entry to be sent next, if there is room for it.
+    pub fn pop(&mut self) -> Option<Outgoing> {
         if !self.can_advance() {
             return None;
         }
@@ -59,14 +63,14 @@ impl Line {
         if self.is_held { next } else { next.or_else(|| self.waiting.pop_front()) }
     }
 
-    /// Whether something waits that may be sent, and there is room for it.
-    pub(super) fn can_advance(&self) -> bool {
+    /// Returns `true` if an entry may be sent and there is room for it.
+    pub fn can_advance(&self) -> bool {
         let may_pass = !self.first.is_empty() || !(self.is_held || self.waiting.is_empty());
         self.open < self.window.size && may_pass
     }
 
-    /// Holds attempts, or nothing.
-    pub(super) fn hold(&mut self, is_held: bool) {
+    /// Holds attempts back, or no longer does.
+    pub fn hold(&mut self, is_held: bool) {
         if is_held && !self.is_held {
             let waiting = std::mem::take(&mut self.waiting).into_iter();
             let (attempts, others): (VecDeque<_>, VecDeque<_>) =
@@ -77,39 +81,36 @@ impl Line {
         self.is_held = is_held;
     }
 
-    /// A request was sent that a quorum has to answer.
-    pub(super) fn open(&mut self) {
+    /// Records that a request was sent that a quorum has to answer.
+    pub fn open(&mut self) {
         self.open += 1;
     }
 
-    /// A quorum has answered what was sent at `opened`, or its `node_timeout` is over. It counts
-    /// once.
-    pub(super) fn close(
-        &mut self,
-        opened: &mut Option<Instant>,
-        now: Instant,
-        node_timeout: Duration,
-    ) {
+    /// Records that a quorum has answered the request that was sent at `opened`, or that its
+    /// `node_timeout` is over. Only the first call for a request has an effect.
+    pub fn close(&mut self, opened: &mut Option<Instant>, now: Instant, node_timeout: Duration) {
         let Some(opened) = opened.take() else { return };
         self.window.learn(self.open, opened, now, node_timeout);
         self.open -= 1;
     }
 
-    /// Whether more are without an answer than a caller or two account for.
-    pub(super) fn is_busy(&self) -> bool {
+    /// Returns `true` if more requests are without an answer than one or two callers cause.
+    pub fn is_busy(&self) -> bool {
         self.open >= BUSY_MIN
     }
 
-    /// Whether more wait than the smallest window lets through at a time.
-    pub(super) fn is_long(&self) -> bool {
+    /// Returns `true` if more entries wait than the smallest window admits at a time.
+    pub fn is_long(&self) -> bool {
         self.len() > SIZE_MIN
     }
 
-    pub(super) fn is_full(&self) -> bool {
+    /// Returns `true` if the line takes no further entries.
+    pub fn is_full(&self) -> bool {
         self.len() >= WAITING_MAX
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    /// Returns `true` if nothing waits.
+    pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
@@ -117,7 +118,8 @@ impl Line {
         self.first.len() + self.waiting.len()
     }
 
-    pub(super) fn clear(&mut self) {
+    /// Removes all entries.
+    pub fn clear(&mut self) {
         self.first.clear();
         self.waiting.clear();
         self.is_held = false;
@@ -125,11 +127,12 @@ impl Line {
     }
 }
 
-/// How many requests may be without the answer of a quorum at one time. Those beyond wait in line:
-/// a burst that filled the masters' queues would time out there.
+/// How many requests may be without the answer of a quorum at one time. Further requests wait in
+/// line, because a burst that filled the masters' queues would time out there.
 ///
-/// It grows with every answer, so it doubles in the time of one answer, and is halved when answers
-/// begin to take a part of the node timeout that no empty queue would cost.
+/// The window grows with every answer, so it doubles in the time of one answer. It is halved when
+/// answers take a part of the node timeout that an empty queue would not cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Window {
     size: usize,
     /// How long an answer takes that stands in no queue.
@@ -171,8 +174,7 @@ impl Window {
 
 #[cfg(test)]
 mod tests {
-    use redlock_protocol::client::table::Table;
-
+    use super::super::table::Table;
     use super::*;
 
     const fn ms(millis: u64) -> Duration {

@@ -1,4 +1,4 @@
-//! `Timers`: all that is to happen later, in order, under one timer of the runtime.
+//! `Timers`: everything that happens later, in order, for one timer of the runtime.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use redlock_core::Instant;
 
-use redlock_protocol::client::ids::{InspectionId, LockId, RequestId, WaitingId};
+use super::ids::{InspectionId, LockId, RequestId, WaitingId};
 
 /// An action that is due at some instant. It refers to an entry of a table, and is stale when that
 /// entry is gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Due {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Due {
     /// The time for the answers to an attempt is over; stale if it was given more.
     Attempt(LockId, Instant),
     /// The time for a ballot to be accepted is over; stale if there is no quorum any more.
@@ -56,12 +56,12 @@ pub(super) enum Due {
     Warnings,
 }
 
-/// Ordered by time, and by the order of entry where that is the same.
+/// Actions ordered by time, and by order of entry at the same time.
 ///
-/// Nearly everything that is entered is due one of a few delays from now: a node timeout, a third
-/// of a TTL. What is due after the same delay stands in a lane, where nothing has to be sorted. The
-/// rest is in a heap.
-pub(super) struct Timers {
+/// Nearly every action is due after one of a few delays: a node timeout, a third of a TTL. Actions
+/// with the same delay are in one lane, which needs no sorting. The others are in a heap.
+#[derive(Clone, Debug)]
+pub struct Timers {
     lanes: [VecDeque<Entry>; LANES],
     heap: BinaryHeap<Reverse<Entry>>,
     entered: u64,
@@ -71,15 +71,15 @@ pub(super) struct Timers {
     full: usize,
 }
 
-/// A driver that is late by so much was not run.
-pub(super) const IDLE_MIN: Duration = Duration::from_millis(500);
+/// A client that is late by so much was not run.
+pub const IDLE_MIN: Duration = Duration::from_millis(500);
 
 /// The delays in use at one time: attempts and releases, keepers, requests that stand in line.
 const LANES: usize = 4;
 /// Up to this many entries are never worth a search.
 const FULL_MIN: usize = 1_024;
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
     at: Instant,
     nth: u64,
@@ -100,9 +100,9 @@ impl Default for Timers {
 }
 
 impl Timers {
-    /// An entry goes to the end of the lane that it makes the least longer: so a long delay and a
-    /// short one do not share one, where the long one would send all others to the heap.
-    pub(super) fn enter(&mut self, at: Instant, due: Due) {
+    /// Adds an action. It goes to the end of the lane that grows the least, so that a long delay and
+    /// a short one do not share a lane, where the long one would send all others to the heap.
+    pub fn enter(&mut self, at: Instant, due: Due) {
         self.entered += 1;
         self.soonest = self.soonest.min(at);
         let entry = Entry { at, nth: self.entered, due };
@@ -120,8 +120,8 @@ impl Timers {
         }
     }
 
-    /// The next thing that is due at `now`.
-    pub(super) fn pop(&mut self, now: Instant) -> Option<Due> {
+    /// Removes the next action that is due at `now`.
+    pub fn pop(&mut self, now: Instant) -> Option<Due> {
         if self.soonest > now {
             return None;
         }
@@ -146,7 +146,7 @@ impl Timers {
 
     /// Removes stale entries that would be the next: no alarm is set for them. If more and more
     /// entries remain behind one that is not stale, all entries are searched.
-    pub(super) fn prune(&mut self, is_stale: impl Fn(Due) -> bool) {
+    pub fn prune(&mut self, is_stale: impl Fn(Due) -> bool) {
         for lane in &mut self.lanes {
             while lane.front().is_some_and(|first| is_stale(first.due)) {
                 lane.pop_front();
@@ -163,13 +163,13 @@ impl Timers {
         self.lanes.iter().map(VecDeque::len).sum::<usize>() + self.heap.len()
     }
 
-    /// Whether something was due so long ago.
-    pub(super) fn is_late(&self, now: Instant, by: Duration) -> bool {
+    /// Returns `true` if an action was due so long ago.
+    pub fn is_late(&self, now: Instant, by: Duration) -> bool {
         self.soonest.saturating_add(by) < now
     }
 
-    /// When the next thing is due.
-    pub(super) fn next(&mut self) -> Option<Instant> {
+    /// Returns when the next action is due.
+    pub fn next_at(&mut self) -> Option<Instant> {
         // Once a turn: which entry that is matters only when it is due.
         let firsts = self.lanes.iter().filter_map(|lane| lane.front().map(|entry| entry.at));
         let next = firsts.chain(self.heap.peek().map(|Reverse(entry)| entry.at)).min();
@@ -177,7 +177,8 @@ impl Timers {
         next
     }
 
-    pub(super) fn clear(&mut self) {
+    /// Removes all actions.
+    pub fn clear(&mut self) {
         self.lanes.iter_mut().for_each(VecDeque::clear);
         self.heap.clear();
     }
@@ -198,10 +199,10 @@ mod tests {
             for at in order {
                 timers.enter(Instant::from_nanos(at), Due::Unacknowledged(at as usize));
             }
-            assert_eq!(timers.next(), Some(Instant::from_nanos(1)));
+            assert_eq!(timers.next_at(), Some(Instant::from_nanos(1)));
             assert_eq!(fired(&mut timers, 3), [1, 2, 3].map(Due::Unacknowledged), "{order:?}");
             assert_eq!(fired(&mut timers, 4), [Due::Unacknowledged(4)]);
-            assert_eq!(timers.next(), None);
+            assert_eq!(timers.next_at(), None);
         }
     }
 
@@ -220,7 +221,7 @@ mod tests {
         timers.enter(Instant::from_nanos(5), Due::Start);
         timers.enter(Instant::from_nanos(6), Due::Close);
         timers.prune(|due| due == Due::Start);
-        assert_eq!(timers.next(), Some(Instant::from_nanos(6)));
+        assert_eq!(timers.next_at(), Some(Instant::from_nanos(6)));
     }
     /// Entries that are due after one of a few delays need no sorting, in any order of the delays.
     #[test]

@@ -4,17 +4,17 @@
 //! choice that is left out therefore moves no other one.
 
 use redlock_core::Instant;
-use redlock_protocol::client::table::Id;
 
-use redlock_protocol::client::ids::{LockId, WaitingId};
+use super::ids::{LockId, WaitingId};
+use super::table::Id;
 
 /// The seed of a client.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Draws(u64);
+pub struct Draws(u64);
 
 /// The entry that a choice is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Draw {
+pub enum Draw {
     /// The ticket of this client in the queues of all keys.
     QueueTicket,
     /// A pause of the callers that wait for one key.
@@ -50,19 +50,20 @@ impl Draw {
 }
 
 impl Draws {
-    pub(super) fn new(seed: u64) -> Self {
+    /// Creates the choices of the client with this seed.
+    pub fn new(seed: u64) -> Self {
         Self(mix(seed))
     }
 
     /// Draws a number. The instant is the number of the choice: of two choices for one entry at one
     /// instant, only one has an effect.
-    pub(super) fn number(self, draw: Draw, at: Instant) -> u64 {
+    pub fn number(self, draw: Draw, at: Instant) -> u64 {
         let (kind, id) = draw.entry();
         [kind, id, at.as_nanos()].into_iter().fold(self.0, |hash, part| mix(hash ^ part))
     }
 
     /// Draws from 0 to 1.
-    pub(super) fn unit(self, draw: Draw, at: Instant) -> f64 {
+    pub fn unit(self, draw: Draw, at: Instant) -> f64 {
         // An `f64` has 53 bits of precision.
         (self.number(draw, at) >> 11) as f64 / (1_u64 << 53) as f64
     }

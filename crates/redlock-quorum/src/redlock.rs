@@ -242,7 +242,7 @@ impl Redlock {
         let timing =
             settings.timing_unlimited(Some(ttl)).or_else(|_| settings.timing_unlimited(None))?;
         let command = |reply| {
-            let (resource, key, token) = (resource.clone(), key.clone(), token.clone());
+            let (resource, key, token) = (resource.clone(), key.clone().into(), token.clone());
             Command::ReleaseLease(Box::new(LeaseRelease { resource, key, token, timing, reply }))
         };
         self.handle.inbox.ask(command).await?

@@ -283,7 +283,7 @@ impl LockRequest {
         let command = |reply| {
             Command::Acquire(Request {
                 resource: self.resource.clone(),
-                key: key.clone(),
+                key: key.clone().into(),
                 ttl: self.ttl,
                 timing,
                 options: self.options,
@@ -294,6 +294,7 @@ impl LockRequest {
                 reply,
                 key_use: Default::default(),
                 is_attempted: false,
+                is_gone: false,
                 ask: Ask::All,
             })
         };

@@ -31,6 +31,8 @@ pub enum Draw {
     AskAgain(usize),
     /// The pause before connected masters are probed again.
     Fresh,
+    /// The seed of the indexes by key.
+    Index,
 }
 
 impl Draw {
@@ -45,6 +47,7 @@ impl Draw {
             Self::Suspect(master) => (5, master as u64),
             Self::AskAgain(master) => (6, master as u64),
             Self::Fresh => (7, 0),
+            Self::Index => (8, 0),
         }
     }
 }

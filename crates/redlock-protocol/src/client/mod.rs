@@ -2,13 +2,16 @@
 //!
 //! A client consists of parts that do not know each other. Each part has private fields, takes
 //! inputs with the current instant, and returns the consequences. In reading order: `ids` (the
-//! entries of a client, and the mapping from votes to requests), `table`, `line` (requests that wait
-//! for their turn), `timers`, `draws` (random choices), `context`, `view`, then the parts `masters`
-//! and `questions`.
+//! entries of a client, and the mapping from votes to requests), `table`, `callers`, `line` (requests
+//! that wait for their turn), `timers`, `draws` (random choices), `derived`, `context`, `view`, then
+//! the parts `masters`, `key` and `questions`.
 
+pub mod callers;
 pub mod context;
+pub mod derived;
 pub mod draws;
 pub mod ids;
+pub mod key;
 pub mod line;
 pub mod masters;
 pub mod questions;

@@ -1,4 +1,6 @@
-//! `View`: what questions see of masters.
+//! `View` and `Points`: what questions and keys see of masters.
+
+use std::fmt::Debug;
 
 use redlock_core::admission::{Millis, RecordedSet};
 use redlock_core::{Cause, Facts, Instant};
@@ -46,4 +48,22 @@ pub trait View {
     /// # Errors
     /// Returns [`NoPlan`] if nothing may be written.
     fn plan_init(&mut self, inputs: InitInputs<'_>, now: Instant) -> Result<InitPlan, NoPlan>;
+}
+
+/// The masters as meeting points, for a part that does not know how they are kept.
+pub trait Points: Debug {
+    /// Returns the number of masters.
+    fn count(&self) -> usize;
+
+    /// Returns the meeting point of a key. `avoided` masters are chosen only if there are no others.
+    fn meeting_point(&self, key: &[u8], avoided: MasterSet, now: Instant) -> Option<usize>;
+
+    /// Returns `true` if contenders may meet at `master`.
+    fn may_meet(&self, master: usize, now: Instant) -> bool;
+
+    /// Returns `true` if waiters at `master` use a queue.
+    fn has_queue(&self, master: usize) -> bool;
+
+    /// Returns `true` if fewer masters vote than a quorum because connected masters do not vote.
+    fn lacks_votes(&self) -> bool;
 }

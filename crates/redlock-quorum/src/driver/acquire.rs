@@ -110,7 +110,7 @@ impl Driver {
             if stands_alone {
                 self.stand_in_line(request);
             } else {
-                self.ask_or_queue(request, now);
+                self.with_keys(now, |keys, cx| keys.ask(request, cx));
             }
         }
     }
@@ -133,7 +133,7 @@ impl Driver {
         let is_attempted = self.requests.get(id).is_none_or(|request| request.is_attempted);
         if !is_attempted && let Some(request) = self.requests.remove(id) {
             let now = self.now();
-            self.left_waiting(id, &request.key, now);
+            self.with_keys(now, |keys, cx| keys.answered(id, &request.key, cx));
             let why = "its turn did not come in time";
             self.refuse_unsent(request, Cause::NotConnected(why.into()));
         }
@@ -164,7 +164,7 @@ impl Driver {
             match outgoing {
                 Outgoing::Attempt(request) => self.attempt(request, now),
                 Outgoing::Release(lock) => self.send_release(lock, now),
-                Outgoing::Place(waiting) => self.ask_for_a_place(waiting, now),
+                Outgoing::Place(id) => self.with_keys(now, |keys, cx| keys.ask_for_place(id, cx)),
                 Outgoing::Inspection(inspection) | Outgoing::Mark(inspection) => {
                     self.send_inspection(inspection, now);
                 }
@@ -198,7 +198,7 @@ impl Driver {
     pub(super) fn refuse_invalid(&mut self, id: RequestId, invalid: InvalidRequest) {
         let Some(request) = self.requests.remove(id) else { return };
         let now = self.now();
-        self.left_waiting(id, &request.key, now);
+        self.with_keys(now, |keys, cx| keys.answered(id, &request.key, cx));
         self.refuse(request, invalid.into(), now);
     }
 
@@ -229,9 +229,9 @@ impl Driver {
 
     /// Returns `true` if a caller of this handle holds the key, and masters name no other holder.
     fn is_held_here(&self, key: &[u8], holder: Option<&str>) -> bool {
-        let lock = self.keys.of(key).lease().and_then(|lock| self.locks.get(lock));
+        let lock = self.keys.lease(key).and_then(|lock| self.locks.get(lock));
         lock.is_some_and(|lock| {
-            lock.is_held() && holder.is_none_or(|holder| holder == lock.token.as_str())
+            lock.is_held() && holder.is_none_or(|holder| holder == lock.claim.token.as_str())
         })
     }
 }

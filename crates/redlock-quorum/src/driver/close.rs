@@ -15,6 +15,7 @@ use crate::error::{AcquireError, ForgottenKeys, Unreleased, UnreleasedKey};
 use crate::hold::Acceptance;
 use crate::lost::LostReason;
 use redlock_protocol::client::ids::RequestId;
+use redlock_protocol::client::key::Keys;
 use redlock_protocol::client::timers::Due;
 
 /// A handle that is being closed.
@@ -136,7 +137,7 @@ impl Driver {
         let names = &self.nodes.names;
         let key = |master: usize, left: Option<Duration>, expiry: Duration| UnreleasedKey {
             node: names[master].to_string(),
-            resource: lock.resource.clone(),
+            resource: lock.claim.resource.clone(),
             within: left.unwrap_or(expiry),
             from_wake_up: left.is_none() || self.masters.lacks_barrier(master),
         };
@@ -146,9 +147,8 @@ impl Driver {
 
     fn dismiss_requests(&mut self) {
         self.abort_attempts();
-        self.give_up_places(self.now());
-        self.waiters.clear();
-        self.keys.clear_askers();
+        self.with_keys(self.now(), Keys::give_up_places);
+        self.keys.clear();
         let (requests, now) = (self.requests.ids().collect::<Vec<RequestId>>(), self.now());
         for id in requests {
             if let Some(request) = self.requests.remove(id) {
@@ -203,13 +203,12 @@ impl Driver {
         self.settle();
         // By the time that they are sent a place may be that of a later wait: they delete keys only.
         for lock in self.locks.values_mut() {
-            (lock.exit, lock.reserve_ms) = (None, None);
+            lock.claim.leave_nothing();
         }
         self.observer.counters.cancelled.add((self.requests.len() + self.explained) as u64);
         self.requests.clear();
         self.explained = 0;
-        self.waiters.clear();
-        self.keys.clear_askers();
+        self.keys.clear();
         self.early.clear();
         self.inspections.clear();
         self.release_callers();

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_core::{Instant, Label, Mark, Resource, Token};
+use redlock_core::{Key, Mark, Resource, Token};
 use redlock_protocol::marks::MarkAnswer;
 use redlock_protocol::master_set::MasterSet;
-use redlock_protocol::terms::{HoldOptions, Timing};
-use redlock_protocol::waiting::Ask;
+use redlock_protocol::terms::Timing;
 
 use super::hold::held_lock::HeldLock;
 use super::reply::{Entered, Reply};
@@ -16,7 +15,8 @@ use crate::init::{Init, InitError, InitReport};
 use crate::report::NodeReport;
 use crate::status::Status;
 use crate::votes::Votes;
-use redlock_protocol::client::ids::{HoldId, UseId};
+use redlock_protocol::client::callers::Caller;
+use redlock_protocol::client::ids::HoldId;
 
 pub(crate) type AcquireReply = Reply<Result<HeldLock, AcquireError>>;
 pub(crate) type ExtendReply = Reply<Result<(), ExtendError>>;
@@ -78,43 +78,13 @@ pub(crate) struct MarkVotes {
     pub(crate) answers: Vec<MarkAnswer>,
 }
 
-/// The request of one caller, through all its attempts.
-pub(crate) struct Request {
-    pub(crate) resource: Resource,
-    pub(crate) key: Arc<[u8]>,
-    /// The TTL that the caller gave.
-    pub(crate) ttl: Option<Duration>,
-    /// The times that follow from the TTL, from when the latest attempt started.
-    pub(crate) timing: Timing,
-    pub(crate) options: HoldOptions,
-    pub(crate) label: Option<Label>,
-    /// When its caller asked.
-    pub(crate) asked_at: Instant,
-    /// When to stop trying; `None` for never.
-    pub(crate) until: Option<Instant>,
-    /// The token of a lease to take over, instead of acquiring anew.
-    pub(crate) resume: Option<Token>,
-    pub(crate) reply: AcquireReply,
-    /// The driver's entry of its key; the null id before the driver has searched for it.
-    pub(crate) key_use: UseId,
-    /// An attempt is under way.
-    pub(crate) is_attempted: bool,
-    /// The masters that its next attempt asks.
-    pub(crate) ask: Ask,
-}
-
-impl Request {
-    /// Whether its caller wants one attempt, and does not wait. A caller whose wait ran out before
-    /// the driver read its request did wait: it shares attempts with others that wait.
-    pub(super) fn is_try(&self) -> bool {
-        self.until.is_some_and(|until| until <= self.asked_at)
-    }
-}
+/// The request of one caller.
+pub(crate) type Request = Caller<AcquireReply>;
 
 /// A lease to be released by its token alone.
 pub(crate) struct LeaseRelease {
     pub(crate) resource: Resource,
-    pub(crate) key: Arc<[u8]>,
+    pub(crate) key: Key,
     pub(crate) token: Token,
     pub(crate) timing: Timing,
     pub(crate) reply: ReleaseReply,

@@ -17,9 +17,11 @@ impl Driver {
                 Due::Ballots(lock) => self.happens(lock, Event::BallotsEnded, now),
                 Due::Grace(lock) => self.happens(lock, Event::GraceEnded, now),
                 Due::TakeAgain(lock) => self.happens(lock, Event::TakeAgain, now),
-                Due::Wait(request) => self.wait_due(request, now),
-                Due::Waiting(waiting, at) => self.waiting_due(waiting, at, now),
-                Due::Watch(waiting, number) => self.watch_due(waiting, number, now),
+                Due::Wait(caller) => self.with_keys(now, |keys, cx| keys.wait_over(caller, cx)),
+                Due::Waiting(id, at) => self.with_keys(now, |keys, cx| keys.head_due(id, at, cx)),
+                Due::Watch(id, number) => {
+                    self.with_keys(now, |keys, cx| keys.query_due(id, number, cx));
+                }
                 Due::Unsent(request) => self.unsent_due(request),
                 Due::Keep(lock, at) => self.keep_due(lock, at, now),
                 Due::Extension(lock, number) => self.extension_due(lock, number, now),
@@ -41,7 +43,7 @@ impl Driver {
 
     /// When the driver has something to do, if nothing comes in before.
     pub(super) fn next_due(&mut self) -> Option<Instant> {
-        let Self { locks, requests, inspections, waiters, timers, .. } = self;
+        let Self { locks, requests, inspections, keys, timers, .. } = self;
         let awaits = |lock, is_so: fn(&Lock) -> bool| locks.get(lock).is_some_and(is_so);
         timers.prune(|due| match due {
             Due::Attempt(lock, _) | Due::Release(lock) => !awaits(lock, Lock::awaits_votes),
@@ -50,7 +52,7 @@ impl Driver {
             }
             Due::Keep(lock, _) | Due::Extension(lock, _) => !awaits(lock, Lock::is_lease),
             Due::Wait(request) | Due::Unsent(request) => !requests.contains(request),
-            Due::Waiting(waiting, _) | Due::Watch(waiting, _) => !waiters.contains(waiting),
+            Due::Waiting(waiting, _) | Due::Watch(waiting, _) => !keys.contains(waiting),
             Due::Inspection(inspection) => !inspections.contains(inspection),
             // None of these is pruned: its action finds out whether it is stale.
             _ => false,

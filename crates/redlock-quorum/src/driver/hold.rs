@@ -22,6 +22,7 @@ use crate::lost::{Ended, LostReason};
 use crate::settings::{InvalidRequest, check_margin};
 use redlock_protocol::client::draws::Draw;
 use redlock_protocol::client::ids::{HoldId, LockId, Ticket};
+use redlock_protocol::client::key::Claim;
 use redlock_protocol::client::timers::Due;
 
 impl Driver {
@@ -140,7 +141,7 @@ impl Driver {
         let Some(lock) = self.locks.get(id) else { return };
         let Some(lease) = lock.machine.lease() else { return };
         let px = lease.timing().px;
-        let op = Op::extend(lock.key.clone(), lock.token.clone(), px);
+        let op = Op::extend(lock.claim.key.clone(), lock.claim.token.clone(), px);
         let ticket = Ticket::Extension(id, extend.number);
         self.observer.counters.extensions.add(1);
         self.say(id, "extension");
@@ -174,7 +175,9 @@ impl Driver {
         }
         let copies = self.masters.copies_only(masters);
         let Some(lock) = self.locks.get(id) else { return };
-        let (Lock { key, token, .. }, Some(lease)) = (lock, lock.machine.lease()) else { return };
+        let (Claim { key, token, .. }, Some(lease)) = (&lock.claim, lock.machine.lease()) else {
+            return;
+        };
         let px = lease.timing().px;
         let plain = Op::acquire(key.clone(), token.clone(), px);
         let counted = match self.settings.fencing {

@@ -3,25 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_core::{Instant, Member, Op, Resource, Token};
+use redlock_core::{Instant, Member};
+use redlock_protocol::client::draws::Draw;
+use redlock_protocol::client::key::Claim;
 use redlock_protocol::token::attempt::Attempt;
 use redlock_protocol::token::lease::HeldLease;
 use redlock_protocol::token::lifecycle::{Answered, Event, Lifecycle, Stage, Step};
 
 use super::Driver;
 use super::command::{ExtendReply, ReleaseReply};
-use super::meeting::Meeting;
 use crate::hold::{Acceptance, HoldCell};
-use redlock_protocol::client::ids::{InspectionId, LockId, RequestId, UseId};
+use redlock_protocol::client::ids::{InspectionId, LockId, RequestId};
 use redlock_protocol::client::timers::{Due, Timers};
 
 /// One token: what the machine knows of it, and who waits for it.
 pub(super) struct Lock {
-    pub(super) resource: Resource,
-    pub(super) key: Arc<[u8]>,
-    /// The use of the key, while it is held.
-    pub(super) key_use: UseId,
-    pub(super) token: Token,
+    /// Its resource, key and token.
+    pub(super) claim: Claim,
     /// The member of the ballot sets that its resource uses.
     pub(super) member: Member,
     /// How long masters have to answer what is sent for it.
@@ -32,14 +30,6 @@ pub(super) struct Lock {
     pub(super) opened: Option<Instant>,
     /// Until when answers to the attempt are waited for.
     pub(super) due: Instant,
-    /// How it uses the queue at the meeting point; `None` if it never asked to enter it.
-    pub(super) meeting: Option<Box<Meeting>>,
-    /// The exit that its release sends to the meeting point, once; at the other masters a
-    /// reservation for this many milliseconds, if any.
-    pub(super) exit: Option<(usize, Op)>,
-    pub(super) reserve_ms: Option<u64>,
-    /// How often its lease was handed on from caller to caller.
-    pub(super) hand_overs: u8,
 }
 
 /// Who waits for what becomes of a token.
@@ -109,14 +99,6 @@ impl Lock {
 
     pub(super) fn is_lease(&self) -> bool {
         self.machine.lease().is_some()
-    }
-
-    /// Returns whether the caller of a lease has taken it. `None` if there is no holder.
-    pub(super) fn acceptance(&self) -> Option<Acceptance> {
-        match &self.caller {
-            Caller::Holds(holder) => Some(holder.cell.acceptance()),
-            _ => None,
-        }
     }
 
     /// Whether its holder counts on it at this moment.
@@ -228,7 +210,13 @@ impl Driver {
             Step::HandedOn(_) => {}
             Step::Release => self.begin_release(id, now),
             Step::SendRelease(masters) => self.send_exits(id, masters, now),
-            Step::TakeAgain => self.take_again_later(id, now),
+            Step::TakeAgain => {
+                // The reservations of the former holder are still on their way: they get about the
+                // time of a fan-out.
+                let random = self.draws.unit(Draw::TakeAgain(id), now);
+                let pause = self.fan_out.mul_f64(0.6 + 0.4 * random);
+                self.timers.enter(now.saturating_add(pause), Due::TakeAgain(id));
+            }
             // Under the same token and ballot: what they had may be reserved for us by now.
             Step::AskAgain { masters, ballot } => self.send_attempt(id, masters, ballot, now),
             Step::Released => self.released(id, now),

@@ -3,6 +3,7 @@
 use redlock_core::admission::Names;
 use redlock_core::{Instant, NodeEvent, Vote};
 use redlock_protocol::client::ids::Asker;
+use redlock_protocol::client::key::Keys;
 use redlock_protocol::client::masters::{Context, FRESH_FOR, Masters, News, Terms};
 use redlock_protocol::token::lifecycle::Event;
 
@@ -63,9 +64,11 @@ impl Driver {
             News::Unproven(master) => self.each_lock(now, || Event::Unproven(master)),
             News::Proven(master) => self.each_taken(now, || Event::Proven(master)),
             News::Voting(master) => self.each_taken(now, || Event::Voting(master)),
-            News::PausesOver => self.end_pauses(now),
+            News::PausesOver => self.with_keys(now, Keys::pauses_over),
             News::Reached(master) => self.reached(master, now),
-            News::LostSight(master) => self.lost_sight(master, now),
+            News::LostSight(master) => {
+                self.with_keys(now, |keys, cx| keys.lost_sight(master, cx));
+            }
             News::Up(master) => self.observer.up(master),
             News::Down(master, cause, is_news) => self.observer.down(master, &cause, is_news, now),
             News::NotCounting(master, cause) => self.observer.not_counting(master, &cause, now),
@@ -86,8 +89,12 @@ impl Driver {
         }
         match event {
             // The only frequent event: it does not concern the state of the master.
-            NodeEvent::KeyChanged(key) => self.key_changed(master, &key, now),
-            NodeEvent::Called(call, key) => self.called(master, call, &key, now),
+            NodeEvent::KeyChanged(key) => {
+                self.with_keys(now, |keys, cx| keys.changed(master, &key, cx));
+            }
+            NodeEvent::Called(call, key) => {
+                self.with_keys(now, |keys, cx| keys.called(master, call, &key, cx));
+            }
             event => {
                 self.with_masters(now, |masters, cx| masters.event(master, event, cx));
                 self.consider_start();

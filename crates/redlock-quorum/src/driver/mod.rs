@@ -4,9 +4,8 @@
 //! machine, and executes the resulting step. In reading order: `mailbox` (its input), `command`;
 //! `lock` (one token, its machine and its caller), `due`; `runtimes` (the runtime that runs it) and
 //! `task`; `acquire` (from a request to a lease, with its attempts and ballots), `hold` (extensions),
-//! `release`, `inspect`; `waiting` and `keys` (the state of each key), `meeting` (the queue that
-//! processes share); `nodes` and `masters` (requests to masters, and their consequences),
-//! `questions`, `close` (shutdown).
+//! `release`, `inspect`; `keys`, `masters` and `questions` (inputs of the parts, and their
+//! consequences), `nodes` (requests to masters), `close` (shutdown).
 
 mod acquire;
 mod close;
@@ -19,7 +18,6 @@ mod keys;
 mod lock;
 pub(crate) mod mailbox;
 mod masters;
-mod meeting;
 mod nodes;
 mod observe;
 mod questions;
@@ -28,7 +26,6 @@ pub(crate) mod reply;
 pub(crate) mod runtimes;
 pub(crate) mod slot;
 mod task;
-mod waiting;
 
 /// The primitives of the doorbell. Its model compiles it with other types of the same names.
 mod sync {
@@ -43,14 +40,14 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use redlock_core::admission::Names;
-use redlock_core::{Answer, Clock, Instant, Node, Op, QueueTicket, Vote};
+use redlock_core::{Answer, Clock, Instant, Node, Op, Vote};
+use redlock_protocol::client::callers::Callers;
 use redlock_protocol::client::table::Table;
 
 use self::acquire::Start;
 use self::close::Closing;
-use self::command::{Command, Request};
+use self::command::{AcquireReply, Command};
 use self::inspect::Question;
-use self::keys::Keys;
 use self::lock::Lock;
 use self::mailbox::{Mailbox, Signal, Signals};
 use self::nodes::Nodes;
@@ -58,11 +55,11 @@ use self::observe::Observer;
 use self::questions::Askers;
 use self::release::unacknowledged::Unacknowledged;
 use self::slot::Slot;
-use self::waiting::Waiters;
 use crate::counters::Counters;
 use crate::settings::Settings;
-use redlock_protocol::client::draws::{Draw, Draws};
-use redlock_protocol::client::ids::{InspectionId, LockId, RequestId, Ticket};
+use redlock_protocol::client::draws::Draws;
+use redlock_protocol::client::ids::{InspectionId, LockId, Ticket};
+use redlock_protocol::client::key::Keys;
 use redlock_protocol::client::line::Line;
 use redlock_protocol::client::masters::{Masters, News};
 use redlock_protocol::client::questions::Questions;
@@ -84,16 +81,13 @@ pub(crate) struct Driver {
     draws: Draws,
     nodes: Nodes,
     masters: Masters,
-    requests: Table<RequestId, Request>,
+    requests: Callers<AcquireReply>,
     locks: Table<LockId, Lock>,
     inspections: Table<InspectionId, Question>,
     /// How many requests have failed, and wait for the answer to one of them.
     explained: usize,
     line: Line,
-    waiters: Waiters,
     keys: Keys,
-    /// Its number in the queues of all keys.
-    queue_ticket: QueueTicket,
     /// The links, as bits, that write what they have before the others: a master that calls the
     /// next holder does so while the others are still written to.
     driven_first: u32,
@@ -143,9 +137,8 @@ impl Driver {
         let questions = questions::terms(&setup.settings, names.clone());
         let masters = Masters::new(masters::terms(&setup.settings, names));
         let draws = Draws::new(setup.seed);
-        let ticket = draws.number(Draw::QueueTicket, Instant::ORIGIN);
+        let keys = keys::terms(&setup.settings, draws);
         Self {
-            queue_ticket: QueueTicket::new(ticket),
             driven_first: 0,
             draws,
             clock: setup.clock,
@@ -163,8 +156,7 @@ impl Driver {
             inspections: Table::default(),
             explained: 0,
             line: Line::default(),
-            waiters: Waiters::default(),
-            keys: Keys::default(),
+            keys: Keys::new(keys),
             fan_out: FAN_OUT,
             timers: Timers::default(),
             leases: 0,
@@ -272,7 +264,9 @@ impl Driver {
                 self.count_waiters(queue, node_timeout, reply);
             }
             Command::Mark(request, reply) => self.mark(request, reply),
-            Command::Withdrawn { entry } => self.withdrawn(entry.get(), now),
+            Command::Withdrawn { entry } => {
+                self.with_keys(now, |keys, cx| keys.withdrawn(entry.get(), cx));
+            }
             Command::Close { within, reply } => self.close(within, reply),
         }
     }
@@ -361,8 +355,12 @@ impl Driver {
             Ticket::Readd(lock) => self.answered(lock, of(Asked::Readd), now),
             Ticket::Release(lock) => self.release_vote(lock, vote, judged, now),
             Ticket::Inspection(id) => self.inspection_vote(id, vote, &counts, now),
-            Ticket::Watch(waiting, number) => self.watch_vote(waiting, number, vote, now),
-            Ticket::Place(waiting, number) => self.place_vote(waiting, number, vote, now),
+            Ticket::Watch(waiting, number) => {
+                self.with_keys(now, |keys, cx| keys.watched((waiting, number), vote, cx));
+            }
+            Ticket::Place(waiting, number) => {
+                self.with_keys(now, |keys, cx| keys.placed((waiting, number), vote, cx));
+            }
             Ticket::Exit(lock) => self.left_queue(lock, vote, now),
         }
     }

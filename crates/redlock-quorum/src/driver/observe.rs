@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redlock_core::{Cause, Instant, ListWarning, Token, Verdict, Vote};
+use redlock_protocol::client::key::Claim;
 use redlock_protocol::client::masters::Weakness;
 use redlock_protocol::client::table::Id;
 use redlock_protocol::master_set::MasterSet;
@@ -92,6 +93,12 @@ fn is_traced() -> bool {
 impl Observer {
     pub(super) fn new(counters: Arc<Counters>, names: Arc<[Arc<str>]>) -> Self {
         Self { counters, names, warnings: Throttle::default(), scheduled: None, is_traced: false }
+    }
+
+    /// Returns `true` if each step is shown.
+    #[inline]
+    pub(super) fn is_traced(&self) -> bool {
+        self.is_traced
     }
 
     /// A turn begins.
@@ -196,7 +203,7 @@ impl Observer {
     pub(super) fn timed_out(&self, lock: &Lock, silent: MasterSet) {
         for master in silent.iter() {
             self.counters.vote(master, &Verdict::Unknown(Cause::TimedOut));
-            let Lock { resource, token, .. } = lock;
+            let Claim { resource, token, .. } = &lock.claim;
             log(|| trace!(%resource, %token, node = %self.names[master], "no answer in time"));
         }
     }
@@ -206,7 +213,7 @@ impl Observer {
         let wait = now.saturating_since(request.asked_at);
         self.counters.acquired.add(1);
         self.counters.waits.add(wait);
-        let Lock { resource, token, .. } = lock;
+        let Claim { resource, token, .. } = &lock.claim;
         log(|| debug!(%resource, %token, ?wait, "acquired"));
     }
 
@@ -216,7 +223,7 @@ impl Observer {
         self.counters.acquired.add(1);
         self.counters.handed_over.add(1);
         self.counters.waits.add(wait);
-        let Lock { resource, token, hand_overs, .. } = lock;
+        let Claim { resource, token, hand_overs, .. } = &lock.claim;
         log(|| debug!(%resource, %token, hand_overs, ?wait, "handed over"));
     }
 
@@ -283,7 +290,7 @@ impl Driver {
 
     /// A lease may be over. Its loss is counted once, and a release is none.
     pub(super) fn note_loss(&mut self, id: LockId, now: Instant) {
-        let Some(Lock { token, caller: Caller::Holds(holder), .. }) = self.locks.get_mut(id) else {
+        let Some(Lock { claim, caller: Caller::Holds(holder), .. }) = self.locks.get_mut(id) else {
             return;
         };
         if holder.is_lost {
@@ -292,14 +299,14 @@ impl Driver {
         if let Some(Ended::Lost(lost)) = holder.cell.ended() {
             holder.is_lost = true;
             self.lost_leases += 1;
-            self.observer.lost(&lost, token, now);
+            self.observer.lost(&lost, &claim.token, now);
         }
     }
 
     /// The lease of an extension lasts longer now: by how much it would have been too late is
     /// counted once for each extension.
     pub(super) fn note_margin(&mut self, id: LockId, number: u32, before: Instant, now: Instant) {
-        let Some(Lock { resource, token, machine, caller: Caller::Holds(holder), .. }) =
+        let Some(Lock { claim, machine, caller: Caller::Holds(holder), .. }) =
             self.locks.get_mut(id)
         else {
             return;
@@ -307,16 +314,20 @@ impl Driver {
         let deadline = machine.lease().and_then(HeldLease::deadline);
         if deadline > Some(before) && holder.measured != number {
             holder.measured = number;
-            let margin = before.saturating_since(now);
+            let (Claim { resource, token, .. }, margin) = (claim, before.saturating_since(now));
             self.observer.counters.margins.add(margin);
             log(|| debug!(%resource, %token, ?margin, "extended"));
         }
     }
 
+    fn claim(&self, id: LockId) -> Option<&Claim> {
+        self.locks.get(id).map(|lock| &lock.claim)
+    }
+
     /// An attempt asks these masters.
     pub(super) fn say_attempt(&self, id: LockId, request: RequestId, asked: MasterSet) {
         if self.observer.is_traced
-            && let Some(Lock { resource, token, .. }) = self.locks.get(id)
+            && let Some(Claim { resource, token, .. }) = self.claim(id)
         {
             let (request, masters) = (number(request), asked.len());
             log(|| trace!(%resource, request, %token, masters, "attempt"));
@@ -326,7 +337,7 @@ impl Driver {
     /// Something is sent for a lock, or comes to its end.
     pub(super) fn say(&self, id: LockId, what: &'static str) {
         if self.observer.is_traced
-            && let Some(Lock { resource, token, .. }) = self.locks.get(id)
+            && let Some(Claim { resource, token, .. }) = self.claim(id)
         {
             log(|| trace!(%resource, %token, "{what}"));
         }
@@ -336,7 +347,7 @@ impl Driver {
     pub(super) fn say_step(&self, id: LockId, step: &Step) {
         if self.observer.is_traced
             && !matches!(step, Step::Wait | Step::Hold(_))
-            && let Some(Lock { resource, token, .. }) = self.locks.get(id)
+            && let Some(Claim { resource, token, .. }) = self.claim(id)
         {
             log(|| trace!(%resource, %token, ?step, "decided"));
         }
@@ -354,7 +365,7 @@ impl Driver {
     /// Something happens to the callers that wait for a key, at this master.
     pub(super) fn say_waiting(&self, id: WaitingId, master: usize, what: &'static str) {
         if self.observer.is_traced
-            && let Some(head) = self.waiters.head(id)
+            && let Some(head) = self.keys.head(id)
             && let Some(Request { resource, .. }) = self.requests.get(head)
         {
             let node = &self.nodes.names[master];
@@ -381,7 +392,7 @@ impl Driver {
             // Its outcome is reported with the error that it explains.
             Ticket::Inspection(_) | Ticket::Admission(_) => return,
         };
-        if let Some(Lock { resource, token, .. }) = self.locks.get(id) {
+        if let Some(Claim { resource, token, .. }) = self.claim(id) {
             let (node, verdict) = (&self.nodes.names[vote.master], &vote.answer.verdict);
             let latency = now.saturating_since(vote.sent_at);
             log(|| trace!(%resource, %token, %node, to, %verdict, ?latency, "vote"));

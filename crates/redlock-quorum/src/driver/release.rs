@@ -8,17 +8,18 @@ use redlock_core::{Instant, Member, Vote};
 use redlock_protocol::token::lifecycle::{Answered, Asked, Event, Lifecycle, Step};
 use redlock_protocol::token::release::{Release, Released, is_denial};
 use redlock_protocol::votes::answer::Judged;
-use redlock_protocol::waiting::leaving::fresh_for;
 
 use super::Driver;
 use super::command::{LeaseRelease, ReleaseReply};
-use super::lock::{Caller, Lock};
+use super::lock::{Caller, Holder, Lock};
 use crate::error::ReleaseError;
-use crate::hold::votes;
+use crate::hold::{Acceptance, votes};
 use crate::lost::Ended;
-use redlock_protocol::client::ids::{HoldId, InspectionId, LockId, UseId};
+use redlock_protocol::client::ids::{HoldId, InspectionId, LockId, Ticket};
+use redlock_protocol::client::key::Claim;
 use redlock_protocol::client::line::Outgoing;
 use redlock_protocol::client::timers::Due;
+use redlock_protocol::master_set::MasterSet;
 
 impl Driver {
     /// The holder is done.
@@ -64,22 +65,15 @@ impl Driver {
         let LeaseRelease { resource, key, token, timing, reply } = lease;
         let member = Member::of(resource.as_bytes());
         let id = self.locks.insert(Lock {
-            resource,
-            key,
-            key_use: UseId::default(),
-            token,
+            claim: Claim::new(resource, key, token, None),
             member,
             node_timeout: timing.node_timeout,
             machine: Lifecycle::releasing(self.masters.len(), timing, now),
             caller: Caller::Returned { reply: Some(reply), explains: None },
             opened: None,
             due: now,
-            meeting: None,
-            exit: None,
-            reserve_ms: None,
-            hand_overs: 0,
         });
-        self.leave_token(id, now);
+        self.with_claim(id, now, |keys, lock, cx| keys.leave_token(&mut lock.claim, cx));
         self.stand_in_line_for_release(id, now);
     }
 
@@ -100,32 +94,20 @@ impl Driver {
         match lock.caller {
             Caller::Returned { .. } => return self.line.push(Outgoing::Release(id)),
             Caller::Holds(_) => {
-                let is_unwanted = self.is_unwanted(id, now);
-                self.end_untaken(id, now);
-                self.end_unqueued(id, now);
+                self.with_claim(id, now, |keys, Lock { claim, caller, .. }, cx| {
+                    let Caller::Holds(Holder { cell, .. }) = caller else { return };
+                    let is_taken = cell.acceptance() == Acceptance::Accepted;
+                    keys.lease_ends((claim, id), is_taken, |at| cell.has_copy_at(at), cx);
+                });
                 if let Some(holder) = self.leave_holder(id) {
                     holder.end();
                 }
-                self.leave_lease(id, is_unwanted, now);
             }
             Caller::Asks { .. } => {
                 self.leave_holder(id);
             }
         }
         self.stand_in_line_for_release(id, now);
-    }
-
-    /// Whether a plain release is good enough for a lease that knows of nobody: its meeting point has
-    /// answered a moment ago that nobody waits, and it has the key there, so that its release wakes
-    /// one who came since and watches it.
-    fn is_unwanted(&self, id: LockId, now: Instant) -> bool {
-        let Some(Lock { meeting: None, key_use, caller: Caller::Holds(holder), .. }) =
-            self.locks.get(id)
-        else {
-            return false;
-        };
-        let unwanted_at = self.keys.unwanted_at(*key_use, fresh_for(self.fan_out), now);
-        unwanted_at.is_some_and(|master| holder.cell.has_copy_at(master))
     }
 
     fn stand_in_line_for_release(&mut self, id: LockId, now: Instant) {
@@ -159,6 +141,35 @@ impl Driver {
             self.say(id, "release");
         }
         self.carry_out(id, step, now);
+    }
+
+    /// Sends what a token leaves behind, in one turn, and to the meeting point first: the time in
+    /// which it calls the next holder is enough for the others to be written to. A process that asks
+    /// them sooner is refused there, and asks again a few times. If this process exits in between,
+    /// the key stays on the others for as long as it lives, as with any holder that dies.
+    pub(super) fn send_exits(&mut self, id: LockId, masters: MasterSet, now: Instant) {
+        let Some(lock) = self.locks.get_mut(id) else { return };
+        let (release, exit) = lock.claim.take_exits();
+        let met = MasterSet::from_iter(exit.as_ref().map(|(at, _)| *at));
+        self.send(&release, masters.without(met), Ticket::Release(id), now);
+        let Some((at, leave)) = exit else { return };
+        self.driven_first |= 1 << at;
+        // At a master that cannot have the key, it only calls the next one.
+        let counts = masters.contains(at);
+        let ticket = if counts { Ticket::Release(id) } else { Ticket::Exit(id) };
+        self.send(&leave, met, ticket, now);
+    }
+
+    /// A master reports how many wait, in its answer to a release or to a place that was given up.
+    pub(super) fn left_queue(&mut self, id: LockId, vote: &Vote, now: Instant) {
+        if vote.answer.queued.is_some() {
+            self.with_claim(id, now, |keys, lock, cx| keys.left_queue(&mut lock.claim, vote, cx));
+        }
+    }
+
+    /// A caller of this process does not hold the key any more.
+    pub(super) fn key_left(&mut self, id: LockId, now: Instant) {
+        self.with_claim(id, now, |keys, lock, cx| keys.left(&lock.claim, id, cx));
     }
 
     /// The answer of a master to a release.
@@ -220,7 +231,9 @@ impl Driver {
     fn answer_release(&self, id: LockId, reply: Option<ReleaseReply>) {
         let Some(reply) = reply else { return };
         let Some(lock) = self.locks.get(id) else { return };
-        let (Lock { resource, .. }, Some(release)) = (lock, lock.machine.release()) else { return };
+        let (Claim { resource, .. }, Some(release)) = (&lock.claim, lock.machine.release()) else {
+            return;
+        };
         let (resource, votes) =
             (|| resource.clone(), || votes(&self.nodes.names, release.answers()));
         let outcome = match release.outcome() {

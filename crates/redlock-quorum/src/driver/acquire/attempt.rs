@@ -8,13 +8,12 @@ use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::token::attempt::{Attempt, FIRST, Origin};
 use redlock_protocol::token::lifecycle::{Answered, Asked, Event, Lifecycle, Stage};
 use redlock_protocol::votes::answer::{Counts, Judged};
-use redlock_protocol::waiting::Ask;
 
 use crate::driver::Driver;
 use crate::driver::lock::{Caller, Lock};
-use crate::driver::meeting::is_queue_error;
 use crate::settings::check_margin;
-use redlock_protocol::client::ids::{LockId, RequestId, Ticket, UseId};
+use redlock_protocol::client::ids::{LockId, RequestId, Ticket};
+use redlock_protocol::client::key::{Claim, Meets, answer_time};
 use redlock_protocol::client::timers::Due;
 
 impl Driver {
@@ -31,20 +30,18 @@ impl Driver {
             None => (Token::random(request.label.as_ref()), Origin::Acquired),
         };
         let mut attempt = Attempt::new(self.masters.len(), origin, timing, request.options, now);
-        if self.waiters.is_without_quorum(&key) {
+        let Meets { first, meeting, seeks_quorum } =
+            self.with_keys(now, |keys, cx| keys.meets(id, cx));
+        if seeks_quorum {
             attempt = attempt.seeking_quorum();
         }
-        let asks_first = request.ask == Ask::First;
-        let meets = self.meeting_point(id, now);
-        let first = meets.filter(|_| asks_first);
-        let meeting = meets.and_then(|at| self.meet(id, at, now));
         if let Some(meeting) = &meeting {
             attempt = attempt.entering(meeting.at);
         }
         let mut time = node_timeout;
         if let Some(first) = first {
             attempt = attempt.asking_first(first);
-            time = time.min(self.answer_time());
+            time = time.min(answer_time(self.fan_out));
         }
         let is_fenced = self.settings.fencing;
         let member = Member::of(resource.as_bytes());
@@ -61,20 +58,13 @@ impl Driver {
         let asked = attempt.asked();
         let due = now.saturating_add(time);
         let lock = self.locks.insert(Lock {
-            resource,
-            key,
-            key_use: UseId::default(),
-            token,
+            claim: Claim::new(resource, key, token, meeting),
             member,
             node_timeout,
             machine: Lifecycle::new(attempt),
             caller: Caller::Asks { request: id, alarm: None },
             opened: Some(now),
             due,
-            meeting,
-            exit: None,
-            reserve_ms: None,
-            hand_overs: 0,
         });
         self.observer.counters.attempts.add(1);
         self.say_attempt(lock, id, asked);
@@ -86,11 +76,9 @@ impl Driver {
     /// Returns whether there is to be an attempt, and sets how long its lease is to last.
     fn prepare(&mut self, id: RequestId, now: Instant) -> bool {
         let Some(request) = self.requests.get_mut(id) else { return false };
-        if request.reply.is_closed() {
-            // The caller is gone: nothing is acquired for it.
-            let key = request.key.clone();
-            self.cancelled(id);
-            self.left_waiting(id, &key, now);
+        if request.is_gone {
+            // Nothing is acquired for it.
+            self.with_keys(now, |keys, cx| keys.cancelled(id, cx));
             return false;
         }
         let limit = self.masters.max_ttl();
@@ -174,12 +162,16 @@ impl Driver {
     ) {
         let lock = self.locks.get(id);
         let explains = lock.and_then(Lock::explains);
-        if lock.is_some_and(|lock| lock.meeting.is_some()) {
-            self.entered(id, vote, now);
+        let is_of_queue = lock.is_some_and(|lock| lock.claim.is_of_queue(vote));
+        if lock.is_some_and(|lock| lock.claim.meeting().is_some()) {
+            self.with_claim(id, now, |keys, lock, cx| {
+                let is_lease = lock.is_lease();
+                keys.entered((&mut lock.claim, id), is_lease, vote, cx);
+            });
         }
         let answer = &refusal_of(&vote.answer);
         let judged = Judged { answer, counts };
-        if !self.is_of_queue(id, vote) {
+        if !is_of_queue {
             self.masters.answered(vote.master, &counts.apply(&answer.verdict));
         }
         if let Some(inspection) = explains {
@@ -192,18 +184,15 @@ impl Driver {
         }
     }
 
-    /// Whether the queue of this master has failed, which shows nothing about its vote.
-    fn is_of_queue(&self, id: LockId, vote: &Vote) -> bool {
-        let meeting = self.locks.get(id).and_then(|lock| lock.meeting.as_ref());
-        is_queue_error(&vote.answer) && meeting.is_some_and(|meeting| meeting.at == vote.master)
-    }
-
     /// The node timeout of an attempt has passed.
     pub(in crate::driver) fn attempt_due(&mut self, id: LockId, at: Instant, now: Instant) {
         if self.locks.get(id).is_none_or(|lock| lock.due != at) {
             return;
         }
-        self.meeting_point_silent(id, now);
+        self.with_claim(id, now, |keys, lock, cx| {
+            let is_lease = lock.is_lease();
+            keys.silent((&mut lock.claim, id), is_lease, cx);
+        });
         let Some(lock) = self.locks.get(id) else { return };
         if !matches!(lock.machine.stage(), Stage::Attempt(_) | Stage::Lease(_)) {
             return;
@@ -241,9 +230,10 @@ impl Lock {
     ) -> [Option<(Op, MasterSet)>; 3] {
         let Some(attempt) = self.machine.attempt() else { return [const { None }; 3] };
         // Whether the key is asked for even where it is reserved.
-        let takes = self.meeting.as_ref().is_some_and(|meeting| meeting.takes);
+        let takes = self.claim.meeting().is_some_and(|meeting| meeting.takes);
+        let px = attempt.timing().px;
         let op = |bid: Option<Bid>| {
-            let (key, token, px) = (self.key.clone(), self.token.clone(), attempt.timing().px);
+            let (key, token) = (self.claim.key.clone(), self.claim.token.clone());
             match (attempt.origin(), bid) {
                 (Origin::Acquired, bid) if takes => Op::take(key, token, px, bid),
                 (Origin::Acquired, Some(bid)) => Op::acquire_fenced(key, token, px, bid),
@@ -253,9 +243,9 @@ impl Lock {
             }
         };
         let bid = ballot.map(|ballot| Bid { ballot, member: self.member });
-        let meeting = self.meeting.as_ref().filter(|meeting| asked.contains(meeting.at));
+        let meeting = self.claim.meeting().filter(|meeting| asked.contains(meeting.at));
         let met: MasterSet = meeting.iter().map(|meeting| meeting.at).collect();
-        let enter = meeting.map(|meeting| (meeting.enter(self, attempt.timing().px, bid), met));
+        let enter = meeting.map(|meeting| (meeting.enter(&self.claim, px, bid), met));
         let copies = if bid.is_some() { copies } else { MasterSet::EMPTY };
         let copy = (!copies.is_empty()).then(|| (op(None), copies));
         let counted = asked.without(copies).without(met);
@@ -266,7 +256,7 @@ impl Lock {
     /// time, so that an acceptance counts from the write that it came with.
     pub(in crate::driver) fn ballot_op(&self, ballot: Ballot) -> Op {
         let bid = Bid { ballot, member: self.member };
-        let (key, token) = (self.key.clone(), self.token.clone());
+        let (key, token) = (self.claim.key.clone(), self.claim.token.clone());
         match self.machine.attempt() {
             Some(attempt) if attempt.origin() == Origin::Resumed => {
                 Op::resume(key, token, attempt.timing().px, bid)

@@ -26,7 +26,7 @@ impl Driver {
     /// No ballot is left for the resource that this request wants.
     pub(in crate::driver) fn refuse_exhausted(&mut self, id: RequestId, now: Instant) {
         let Some(request) = self.requests.remove(id) else { return };
-        self.left_waiting(id, &request.key, now);
+        self.with_keys(now, |keys, cx| keys.answered(id, &request.key, cx));
         let why = "no fencing token is left below 2^53: some client has written a score that is \
                    near to it, see `redlock doctor`";
         self.refuse_unsent(request, Cause::NotSent(why.into()));
@@ -64,7 +64,7 @@ impl Driver {
         if masters.is_empty() {
             return;
         }
-        let op = Op::score(lock.key.clone(), lock.token.clone(), lock.member);
+        let op = Op::score(lock.claim.key.clone(), lock.claim.token.clone(), lock.member);
         self.send(&op, masters, Ticket::Score(id), now);
     }
 

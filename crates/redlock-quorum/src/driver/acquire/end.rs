@@ -16,6 +16,7 @@ use crate::driver::hold::held_lock::HeldLock;
 use crate::driver::lock::{Caller, Holder};
 use crate::hold::{Fence, HoldCell};
 use redlock_protocol::client::ids::{HoldId, LockId, RequestId};
+use redlock_protocol::client::key::suspected_until;
 
 impl Driver {
     /// Hands the lease to its caller, which is woken from here.
@@ -25,7 +26,7 @@ impl Driver {
         if let Some(fan_out) = won.fan_out {
             self.measure(fan_out);
         }
-        self.won_without(id, now);
+        self.with_claim(id, now, |keys, lock, cx| keys.won_without(&mut lock.claim, id, cx));
         let Some(request) = self.requests.remove(asked_by) else {
             // Nobody wants it any more.
             return self.happens(id, Event::Untaken, now);
@@ -44,12 +45,27 @@ impl Driver {
         }
     }
 
+    /// A caller has the key.
+    pub(in crate::driver) fn key_won(
+        &mut self,
+        lock: LockId,
+        id: RequestId,
+        request: &Request,
+        now: Instant,
+    ) {
+        // A lease that was resumed is older than its lock here.
+        let since = request.resume.is_none().then_some(now);
+        self.with_claim(lock, now, |keys, entry, cx| {
+            keys.won(&mut entry.claim, lock, (id, request.key_use), since, cx);
+        });
+    }
+
     /// The cell that a holder of the lease shares with the driver.
     pub(in crate::driver) fn cell(&self, id: LockId, fence: Fence) -> Option<Arc<HoldCell>> {
         let lock = self.locks.get(id)?;
         Some(HoldCell::new(
-            lock.resource.clone(),
-            lock.token.clone(),
+            lock.claim.resource.clone(),
+            lock.claim.token.clone(),
             self.clock.clone(),
             self.nodes.names.clone(),
             lock.machine.lease()?,
@@ -69,7 +85,7 @@ impl Driver {
         let (Some(slot), Some(lock)) = (self.slot.upgrade(), self.locks.get(id)) else {
             return true;
         };
-        let hold = HoldId { lock: id, hand_overs: lock.hand_overs };
+        let hold = HoldId { lock: id, hand_overs: lock.claim.hand_overs };
         let held = HeldLock::new(cell, hold, slot, is_resumed);
         match request.reply.send(Ok(held)) {
             Err(Ok(held)) => {
@@ -83,29 +99,30 @@ impl Driver {
     /// The attempt was lost: it is released, and then it is tried again, or the caller is answered.
     pub(in crate::driver) fn lost(&mut self, id: LockId, loss: Loss, now: Instant) {
         let Some(request) = self.leave_attempt(id, now) else { return };
-        if let Some(silent) = loss.silent_first.filter(|_| !self.has_queue_failed(id)) {
-            self.suspect(silent, now);
+        let claim = &self.locks[id].claim;
+        if let Some(silent) = loss.silent_first.filter(|_| !claim.has_queue_failed()) {
+            self.masters.suspect(silent, suspected_until(silent, self.draws, now));
         }
         if let Some(fan_out) = loss.fan_out {
             self.measure(fan_out);
         }
         self.count_loss(&loss);
-        let (refusal, answer) = self.refusal(id, &loss);
+        let (refusal, answer) = self.locks[id].claim.refusal(&loss);
         let is_resumed = self.locks[id].machine.is_resumed();
-        self.leave_after(id, refusal, now);
+        self.with_claim(id, now, |keys, lock, cx| keys.leave_after(&mut lock.claim, refusal, cx));
         self.begin_release(id, now);
         let Some(asked_by) = self.requests.get(request) else { return };
         let key = asked_by.key.clone();
-        let is_gone = asked_by.reply.is_closed();
+        let is_gone = asked_by.is_gone;
         let may_wait = !is_resumed
             && asked_by.until.is_none_or(|until| now < until)
             && !self.is_hopeless(&loss, refusal, asked_by.asked_at);
-        self.key_refused(&key, now);
+        self.keys.refused(&key, now);
         if !is_gone && may_wait {
-            return self.wait_on(request, refusal, answer, now);
+            return self.with_keys(now, |keys, cx| keys.wait_on(request, refusal, answer, cx));
         }
         let Some(asked_by) = self.requests.remove(request) else { return };
-        self.left_waiting(request, &key, now);
+        self.with_keys(now, |keys, cx| keys.answered(request, &key, cx));
         if is_gone {
             self.observer.counters.cancelled.add(1);
         } else if loss.is_explicable {
@@ -154,7 +171,9 @@ impl Driver {
     pub(in crate::driver) fn abort_attempt(&mut self, id: LockId, now: Instant) {
         self.leave_window(id, now);
         self.observer.counters.outcome(Outcome::Aborted);
-        self.leave_after(id, Refusal::Silent, now);
+        self.with_claim(id, now, |keys, lock, cx| {
+            keys.leave_after(&mut lock.claim, Refusal::Silent, cx);
+        });
         self.happens(id, Event::Cancelled, now);
     }
 }
@@ -166,7 +185,7 @@ mod tests {
     use super::*;
     use crate::Redlock;
     use crate::driver::lock::Lock;
-    use redlock_protocol::client::ids::UseId;
+    use redlock_protocol::client::key::Claim;
     use redlock_protocol::terms::HoldOptions;
     use redlock_protocol::token::attempt::{Attempt, Origin};
     use redlock_protocol::token::lifecycle::{Answered, Asked, Lifecycle};
@@ -183,20 +202,18 @@ mod tests {
         let timing = driver.settings.timing(None, driver.masters.max_ttl()).unwrap();
         let attempt = Attempt::new(3, Origin::Acquired, timing, HoldOptions::default(), now);
         let id = driver.locks.insert(Lock {
-            key: resource.key(b""),
-            resource,
-            key_use: UseId::default(),
-            token: Token::random(None),
+            claim: Claim::new(
+                resource.clone(),
+                resource.key(b"").into(),
+                Token::random(None),
+                None,
+            ),
             member,
             node_timeout: timing.node_timeout,
             machine: Lifecycle::new(attempt),
             caller: Caller::Asks { request: RequestId::default(), alarm: None },
             opened: None,
             due: now,
-            meeting: None,
-            exit: None,
-            reserve_ms: None,
-            hand_overs: 0,
         });
         let (answer, counts) = (Answer::granted(), Counts::Yes);
         let judged = Judged { answer: &answer, counts: &counts };

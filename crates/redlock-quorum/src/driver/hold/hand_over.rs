@@ -19,7 +19,7 @@ use redlock_protocol::client::ids::{HoldId, LockId, RequestId};
 impl Driver {
     /// The holder of a lease is done. Says whether the next caller has it now.
     pub(in crate::driver) fn hand_on(&mut self, id: LockId, now: Instant) -> bool {
-        while let Some(next) = self.next_here(id, now) {
+        while let Some(next) = self.next_here(id) {
             let Some(request) = self.requests.get(next) else { return false };
             let event = Event::HandOn(request.options);
             let Some(Step::HandedOn(hand_over)) = self.decide(id, event, now) else { return false };
@@ -31,19 +31,12 @@ impl Driver {
     }
 
     /// The caller of this process that is to have the key of this lock next, without a request.
-    fn next_here(&mut self, id: LockId, now: Instant) -> Option<RequestId> {
+    fn next_here(&self, id: LockId) -> Option<RequestId> {
         if !self.settings.hand_over || self.closing.is_some() {
             return None;
         }
-        let key = self.locks.get(id)?.key.clone();
-        loop {
-            let next = self.waiters.next_here(self.waiters.of(&key)?)?;
-            if self.requests.get(next).is_some_and(|request| !request.reply.is_closed()) {
-                return self.has_equal_terms(id, next).then_some(next);
-            }
-            self.cancelled(next);
-            self.left_waiting(next, &key, now);
-        }
+        let next = self.keys.next_here(&self.locks.get(id)?.claim.key)?;
+        self.has_equal_terms(id, next).then_some(next)
     }
 
     /// Whether the caller wants the lock as it is: the key has the expiry and the value that the
@@ -59,7 +52,7 @@ impl Driver {
         let timing = self.settings.timing(request.ttl, self.masters.max_ttl());
         let label = request.label.as_ref().map(|label| label.as_str());
         timing.is_ok_and(|timing| timing == lease.timing())
-            && label == lock.token.label()
+            && label == lock.claim.token.label()
             && !holder.cell.is_token_known()
     }
 
@@ -68,7 +61,7 @@ impl Driver {
         let Some(request) = self.requests.remove(next) else { return false };
         let Some(cell) = self.cell(id, Fence::handed_on(hand_over)) else { return false };
         let Some(lock) = self.locks.get_mut(id) else { return false };
-        lock.hand_overs = hand_over.number;
+        lock.claim.hand_overs = hand_over.number;
         let Caller::Holds(former) = &mut lock.caller else { return false };
         let holder = Holder { measured: former.measured, ..Holder::new(cell.clone()) };
         std::mem::replace(former, holder).end();
@@ -83,7 +76,7 @@ impl Driver {
     /// The lock that one of its holders means; `None` if it was handed on since.
     pub(in crate::driver) fn held_by(&self, hold: HoldId) -> Option<LockId> {
         let lock = self.locks.get(hold.lock)?;
-        (lock.hand_overs == hold.hand_overs).then_some(hold.lock)
+        (lock.claim.hand_overs == hold.hand_overs).then_some(hold.lock)
     }
 
     /// A former holder wants more time.

@@ -1,30 +1,32 @@
 //! Queues that do not work: the script on them has failed, for example because the key of the queue
-//! is of another type, or because the user has lost a right.
+//! has another type, or because the user has lost a right.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use redlock_core::Instant;
-use redlock_protocol::master_set::MasterSet;
+use redlock_core::{Instant, Key};
 
-/// For how long a queue is not used after its script has failed; doubled with each failure in a row.
+use crate::master_set::MasterSet;
+
+/// For how long a queue is not used after its script has failed. The time doubles with each failure
+/// in a row.
 const BROKEN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
-/// So many queues are remembered for that.
+/// The largest number of queues that are remembered.
 const QUEUES_MAX: usize = 1_000;
 
 /// The queues whose script has failed, by key and master.
-#[derive(Default)]
-pub(in crate::driver) struct BrokenQueues(HashMap<(Arc<[u8]>, usize), Broken>);
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct BrokenQueues(BTreeMap<(Key, usize), Broken>);
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Broken {
     failures: u32,
     until: Instant,
 }
 
 impl BrokenQueues {
-    /// The script on the queue of the key has failed at this master.
-    pub(in crate::driver) fn failed(&mut self, key: &Arc<[u8]>, master: usize, now: Instant) {
+    /// Records that the script on the queue of `key` has failed at `master`.
+    pub(super) fn failed(&mut self, key: &Key, master: usize, now: Instant) {
         let [least, most] = BROKEN;
         if self.0.len() >= QUEUES_MAX {
             self.0.clear();
@@ -36,15 +38,15 @@ impl BrokenQueues {
         broken.until = now.saturating_add(lasts);
     }
 
-    /// The script on the queue of the key works at this master.
-    pub(in crate::driver) fn works(&mut self, key: &Arc<[u8]>, master: usize) {
+    /// Records that the script on the queue of `key` works at `master`.
+    pub(super) fn works(&mut self, key: &Key, master: usize) {
         if !self.0.is_empty() {
             self.0.remove(&(key.clone(), master));
         }
     }
 
-    /// Whether the queue of the key is not used at this master.
-    pub(in crate::driver) fn has(&self, key: &Arc<[u8]>, master: usize, now: Instant) -> bool {
+    /// Returns `true` if the queue of `key` is not used at `master`.
+    pub(super) fn has(&self, key: &Key, master: usize, now: Instant) -> bool {
         if self.0.is_empty() {
             return false;
         }
@@ -52,13 +54,11 @@ impl BrokenQueues {
         broken.is_some_and(|broken| now < broken.until)
     }
 
-    /// Of the `masters`, those at which the queue of the key is not used.
-    pub(in crate::driver) fn avoided(
-        &self,
-        key: &Arc<[u8]>,
-        masters: usize,
-        now: Instant,
-    ) -> MasterSet {
+    /// Returns the masters at which the queue of `key` is not used.
+    pub(super) fn avoided(&self, key: &Key, masters: usize, now: Instant) -> MasterSet {
+        if self.0.is_empty() {
+            return MasterSet::EMPTY;
+        }
         (0..masters).filter(|master| self.has(key, *master, now)).collect()
     }
 }
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_queue_that_fails_is_left_alone_for_longer_each_time() {
-        let (mut queues, key): (_, Arc<[u8]>) = (BrokenQueues::default(), Arc::from(*b"key"));
+        let (mut queues, key) = (BrokenQueues::default(), Key::from(&b"key"[..]));
         let mut now = Instant::ORIGIN;
         for lasts in [1, 2, 4, 8, 16, 32, 60, 60] {
             queues.failed(&key, 2, now);

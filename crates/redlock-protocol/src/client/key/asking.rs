@@ -1,0 +1,274 @@
+//! Callers, from the request for a key to their turn: one queue for each key, of which only the
+//! head talks to masters.
+
+use super::*;
+use crate::waiting::{Ask, QueueAnswer, Refusal, Step, Waiting};
+
+impl Keys {
+    /// A caller that may wait wants a key. It requests the key immediately if no other caller of
+    /// this process requests or holds it. Otherwise it waits for those callers.
+    pub fn ask<R>(&mut self, id: RequestId, cx: &mut Context<'_, R>) {
+        let Some(caller) = cx.callers.get_mut(id) else { return };
+        let has_queue = self.waiters.of(&caller.key).is_some();
+        let usage = if has_queue {
+            self.uses.of_mut(&caller.key)
+        } else {
+            // The caller is the first, or the others have a use of the key already.
+            caller.key_use = self.uses.enter(&caller.key);
+            self.uses.get_mut(caller.key_use)
+        };
+        let (is_held_here, asker) =
+            usage.as_ref().map_or((false, None), |one| (one.lease().is_some(), one.asker));
+        if !has_queue && !is_held_here && asker.is_none() {
+            if let Some(one) = usage {
+                one.asker = Some(id);
+            }
+            return self.news.push_back(News::Stands(id));
+        }
+        let key = caller.key.clone();
+        cx.limit_wait(id);
+        self.said(id, "wait in the queue", cx);
+        let queue = self.waiters.enter(&key);
+        if let Some(asker) = asker {
+            // It is the head of the callers that wait from now on.
+            self.uses.end_asking(&key, asker);
+            cx.limit_wait(asker);
+            self.waiters.queues[queue].waiting.join_attempting(asker, cx.now);
+        }
+        let step = self.waiters.queues[queue].waiting.join(id, is_held_here, cx.now);
+        self.step(queue, step, cx);
+    }
+
+    /// The attempt of a caller that still waits was lost. `answer` is the answer of the meeting
+    /// point if it did not let the attempt in.
+    pub fn wait_on<R>(
+        &mut self,
+        id: RequestId,
+        refusal: Refusal,
+        answer: Option<QueueAnswer>,
+        cx: &mut Context<'_, R>,
+    ) {
+        let Some(caller) = cx.callers.get_mut(id) else { return };
+        caller.is_attempted = false;
+        let key = caller.key.clone();
+        self.uses.end_asking(&key, id);
+        self.said(id, "wait", cx);
+        let queue = self.waiters.enter(&key);
+        let waiting = &mut self.waiters.queues[queue].waiting;
+        if waiting.head() != Some(id) {
+            cx.limit_wait(id);
+            if !waiting.join_attempting(id, cx.now) {
+                // Other callers were first.
+                return;
+            }
+        }
+        let step = match refusal {
+            Refusal::Held | Refusal::Split if self.uses.is_held(&key) => {
+                waiting.lost_here(answer, cx.now)
+            }
+            _ if cx.points.lacks_votes() => waiting.lost_for_want_of_votes(cx.moment(queue)),
+            refusal => waiting.lost(refusal, answer, cx.moment(queue)),
+        };
+        self.step(queue, step, cx);
+    }
+
+    /// An attempt for `key` was lost.
+    pub fn refused(&mut self, key: &[u8], now: Instant) {
+        self.wanted(key);
+        if let Some(queue) = self.waiters.of(key) {
+            self.waiters.queues[queue].lost_at = Some(now);
+        }
+    }
+
+    /// A caller has the key: the callers after it wait for its release. `key_use` is the use under
+    /// which it requested the key. `since` is when this process got the lease, unless it was resumed.
+    pub fn won<R>(
+        &mut self,
+        claim: &mut Claim,
+        lock: LockId,
+        (id, key_use): (RequestId, UseId),
+        since: Option<Instant>,
+        cx: &mut Context<'_, R>,
+    ) {
+        claim.key_use = self.uses.won(&claim.key, key_use, (id, lock), since);
+        let Some(queue) = self.waiters.of(&claim.key) else { return };
+        let waiting = &mut self.waiters.queues[queue].waiting;
+        if waiting.head() == Some(id) {
+            let step = waiting.won(cx.now);
+            self.step(queue, step, cx);
+        }
+    }
+
+    /// A caller of this process does not hold the key any longer: its release is in line, or its
+    /// lease is over.
+    pub fn left<R>(&mut self, claim: &Claim, lock: LockId, cx: &mut Context<'_, R>) {
+        if !self.uses.left(claim.key_use, lock) {
+            return;
+        }
+        let Some(queue) = self.waiters.of(&claim.key) else { return };
+        let step = self.waiters.queues[queue].waiting.released(cx.now);
+        self.step(queue, step, cx);
+    }
+
+    /// Returns the caller that gets the lease of this process on `key` without a request.
+    pub fn next_here(&self, key: &[u8]) -> Option<RequestId> {
+        let waiting = &self.waiters.get(key)?.waiting;
+        waiting.head().filter(|_| waiting.awaits_release())
+    }
+
+    /// A caller has its answer, and does not wait any longer.
+    pub fn answered<R>(&mut self, id: RequestId, key: &[u8], cx: &mut Context<'_, R>) {
+        self.uses.end_asking(key, id);
+        let Some(queue) = self.waiters.of(key) else { return };
+        let step = self.waiters.queues[queue].waiting.leave(id, cx.now);
+        self.step(queue, step, cx);
+    }
+
+    /// A caller has stopped waiting. If an attempt is made for it, that ends first.
+    pub fn withdrawn<R>(&mut self, id: RequestId, cx: &mut Context<'_, R>) {
+        match cx.callers.get_mut(id) {
+            Some(caller) if caller.is_attempted => caller.is_gone = true,
+            Some(_) => self.cancelled(id, cx),
+            None => {}
+        }
+    }
+
+    /// The caller is gone, and no attempt is made for it.
+    pub fn cancelled<R>(&mut self, id: RequestId, cx: &mut Context<'_, R>) {
+        if let Some(Caller { key, .. }) = cx.callers.remove(id) {
+            self.news.push_back(News::Cancelled);
+            self.answered(id, &key, cx);
+        }
+    }
+
+    /// The event for which heads pause may have come, or may never come: each head makes one
+    /// attempt.
+    pub fn pauses_over<R>(&mut self, cx: &mut Context<'_, R>) {
+        self.each(cx, Waiting::votes_gained);
+    }
+
+    /// Lets each queue of callers handle an event.
+    pub(super) fn each<R>(
+        &mut self,
+        cx: &mut Context<'_, R>,
+        event: impl Fn(&mut Waiting<RequestId>, Moment) -> Step<RequestId>,
+    ) {
+        let ids: Vec<WaitingId> = self.waiters.queues.ids().collect();
+        for id in ids {
+            let moment = cx.moment(id);
+            let Some(queue) = self.waiters.queues.get_mut(id) else { continue };
+            let step = event(&mut queue.waiting, moment);
+            self.step(id, step, cx);
+        }
+    }
+
+    /// The head of a queue has something to do.
+    pub fn head_due<R>(&mut self, id: WaitingId, at: Instant, cx: &mut Context<'_, R>) {
+        let Some(queue) = self.waiters.queues.get_mut(id) else { return };
+        if queue.scheduled != Some(at) {
+            return;
+        }
+        queue.scheduled = None;
+        let step = queue.waiting.tick(cx.now);
+        if matches!(step, Step::Attempt(..)) {
+            self.news.push_back(News::Polled);
+        }
+        self.step(id, step, cx);
+    }
+
+    /// The wait of a caller is over. The head makes its last attempt. The others are answered with
+    /// the present answers of the masters. That also applies to a caller that becomes the head
+    /// because the wait of the previous head ended at the same time: its attempt would show nothing
+    /// more.
+    pub fn wait_over<R>(&mut self, id: RequestId, cx: &mut Context<'_, R>) {
+        let Some(caller) = cx.callers.get_mut(id).filter(|caller| !caller.is_attempted) else {
+            return;
+        };
+        let Some(queue) = self.waiters.of(&caller.key) else { return };
+        let waiters::Queue { waiting, last, .. } = &mut self.waiters.queues[queue];
+        let is_head = waiting.head() == Some(id);
+        if is_head && waiting.is_attempting() {
+            // The attempt in line is its last.
+            return;
+        }
+        let step = waiting.leave(id, cx.now);
+        let has_others = last.is_some_and(|last| cx.callers.contains(last));
+        if is_head && !has_others {
+            *last = Some(id);
+            cx.callers[id].ask = Ask::All;
+            self.news.push_back(News::Stands(id));
+        } else {
+            self.explain(id, queue);
+        }
+        self.step(queue, step, cx);
+    }
+
+    /// Carries out what the head does, and sets its alarm.
+    pub(super) fn step<R>(
+        &mut self,
+        id: WaitingId,
+        mut step: Step<RequestId>,
+        cx: &mut Context<'_, R>,
+    ) {
+        loop {
+            step = match step {
+                Step::Wait => return self.schedule(id, cx),
+                Step::Watch => self.watch(id, cx),
+                Step::Queue => {
+                    self.news.push_back(News::Line(Outgoing::Place(id)));
+                    Step::Wait
+                }
+                Step::Leave(at) => {
+                    self.give_up_place_in(id, at, cx);
+                    Step::Wait
+                }
+                Step::Attempt(caller, _) if self.is_lost_since(id, caller, cx) => {
+                    self.explain(caller, id);
+                    self.waiters.queues[id].waiting.leave(caller, cx.now)
+                }
+                Step::Attempt(caller, ask) => match cx.callers.get_mut(caller) {
+                    Some(entry) => {
+                        (entry.ask, entry.is_attempted) = (ask, true);
+                        self.news.push_back(News::Line(Outgoing::Attempt(caller)));
+                        Step::Wait
+                    }
+                    None => self.waiters.queues[id].waiting.leave(caller, cx.now),
+                },
+            };
+        }
+    }
+
+    /// The wait of a caller is over, and it makes no attempt.
+    fn explain(&mut self, caller: RequestId, id: WaitingId) {
+        if let Some(News::Explain(callers, waiting, _)) = self.news.back_mut()
+            && *waiting == id
+        {
+            return callers.push(caller);
+        }
+        let known = self.waiters.queues.get(id).and_then(|queue| queue.explanation);
+        self.news.push_back(News::Explain(vec![caller], id, known));
+    }
+
+    /// Returns `true` if an attempt for the key was lost after the wait of this caller was over: its
+    /// own attempt would show nothing more. A client that is late would make one attempt after the
+    /// other, because the end of a wait is noticed only after the runtime has checked its sockets.
+    fn is_lost_since<R>(&self, id: WaitingId, caller: RequestId, cx: &Context<'_, R>) -> bool {
+        let until = cx.callers.get(caller).and_then(|caller| caller.until);
+        let lost_at = self.waiters.queues.get(id).and_then(|queue| queue.lost_at);
+        until.zip(lost_at).is_some_and(|(until, lost_at)| until <= lost_at)
+    }
+
+    pub(super) fn schedule<R>(&mut self, id: WaitingId, cx: &mut Context<'_, R>) {
+        let Some(queue) = self.waiters.queues.get_mut(id) else { return };
+        if queue.waiting.is_over(cx.now) {
+            return self.waiters.remove(id);
+        }
+        // A queue without callers is remembered for as long as its key is contended.
+        let forgotten = Some(queue.waiting.remembered_until()).filter(|until| *until > cx.now);
+        let Some(due) = queue.waiting.due().or(forgotten) else { return };
+        if queue.scheduled.is_none_or(|scheduled| due < scheduled) {
+            queue.scheduled = Some(due);
+            cx.timers.enter(due, Due::Waiting(id, due));
+        }
+    }
+}

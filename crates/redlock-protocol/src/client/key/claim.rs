@@ -1,0 +1,141 @@
+//! `Claim`: how one token uses its key. `Meeting`: how it uses the queue of the key.
+
+use redlock_core::{
+    Answer, Bid, Cause, Entry, Exit, Key, Leaving, Op, Resource, Token, Verdict, Vote,
+};
+
+use crate::client::ids::UseId;
+use crate::token::attempt::Defeat;
+use crate::token::lifecycle::Loss;
+use crate::waiting::{QueueAnswer, Refusal};
+
+/// One token and its key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Claim {
+    /// The resource.
+    pub resource: Resource,
+    /// The key of the resource.
+    pub key: Key,
+    /// The token.
+    pub token: Token,
+    /// How often its lease was handed on from caller to caller.
+    pub hand_overs: u8,
+    /// The use of the key, while it is held.
+    pub(super) key_use: UseId,
+    /// How it uses the queue at the meeting point. `None` if it never requested to enter the queue.
+    pub(super) meeting: Option<Box<Meeting>>,
+    /// What its release leaves, once.
+    pub(super) legacy: Legacy,
+}
+
+/// What a release leaves to others.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Legacy {
+    /// The exit at the meeting point.
+    pub(super) exit: Option<(usize, Exit)>,
+    /// How many milliseconds the other masters reserve the key.
+    pub(super) reserve_ms: Option<u64>,
+}
+
+/// How one token uses the shared queue of its key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Meeting {
+    /// The master that keeps the queue.
+    pub at: usize,
+    /// Whether the other masters are asked for the key even if it is reserved.
+    pub takes: bool,
+    /// The parameters of the caller there.
+    pub(super) entry: Entry,
+    /// The master has not answered yet.
+    pub(super) is_open: bool,
+    /// The answer if it did not let the caller in.
+    pub(super) answer: Option<QueueAnswer>,
+    /// The script on the queue has failed.
+    pub(super) has_failed: bool,
+    /// Others wait for the key, by the latest answer.
+    pub(super) others_wait: bool,
+}
+
+impl Claim {
+    /// Creates the claim of a token that has not been sent.
+    pub fn new(resource: Resource, key: Key, token: Token, meeting: Option<Box<Meeting>>) -> Self {
+        let (key_use, legacy) = (UseId::default(), Legacy::default());
+        Self { resource, key, token, hand_overs: 0, key_use, meeting, legacy }
+    }
+
+    /// Returns how the token uses the shared queue of its key.
+    pub fn meeting(&self) -> Option<&Meeting> {
+        self.meeting.as_deref()
+    }
+
+    /// Returns `true` if the script on the queue has failed, which shows that its master answers.
+    pub fn has_queue_failed(&self) -> bool {
+        self.meeting.as_ref().is_some_and(|meeting| meeting.has_failed)
+    }
+
+    /// Returns `true` if the vote reports that a queue has failed, which shows nothing about the
+    /// vote of its master.
+    pub fn is_of_queue(&self, vote: &Vote) -> bool {
+        is_queue_error(&vote.answer)
+            && self.meeting.as_ref().is_some_and(|meeting| meeting.at == vote.master)
+    }
+
+    /// Returns how an attempt was lost, for callers that wait on.
+    pub fn refusal(&self, loss: &Loss) -> (Refusal, Option<QueueAnswer>) {
+        let refusal = if loss.is_without_quorum { Refusal::NoQuorum } else { loss.refusal };
+        let Some(meeting) = &self.meeting else { return (refusal, None) };
+        let refusal = match refusal {
+            _ if loss.defeat == Defeat::BallotRefused => Refusal::Silent,
+            // That shows nothing about votes: the next attempt does without the queue.
+            _ if meeting.has_failed => Refusal::Held,
+            Refusal::Held | Refusal::Split if loss.is_let_in => Refusal::Alone,
+            refusal => refusal,
+        };
+        (refusal, meeting.answer)
+    }
+
+    /// Returns the release, and the request to the meeting point in place of it, which is sent once.
+    pub fn take_exits(&mut self) -> (Op, Option<(usize, Op)>) {
+        let Legacy { exit, reserve_ms } = std::mem::take(&mut self.legacy);
+        let (key, token) = (|| self.key.clone(), || self.token.clone());
+        let exit = exit.map(|(at, exit)| (at, Op::leave(key(), exit)));
+        let release = match (reserve_ms, &exit) {
+            (Some(px), _) => Op::reserve(key(), token(), px),
+            (None, Some((_, leave))) => leave.without_exit(),
+            (None, None) => Op::release(key(), token()),
+        };
+        (release, exit)
+    }
+
+    /// Makes the release delete the key and nothing else. By the time that it is sent, the place in
+    /// the queue may be that of a later wait.
+    pub fn leave_nothing(&mut self) {
+        self.legacy = Legacy::default();
+    }
+}
+
+impl Meeting {
+    /// Returns `true` if a token that came from the queue was granted before the meeting point has
+    /// answered and shown whether others wait.
+    pub(super) fn is_unanswered(&self) -> bool {
+        self.is_open && self.takes
+    }
+
+    /// Returns the request to enter the queue.
+    pub fn enter(&self, claim: &Claim, px: u64, bid: Option<Bid>) -> Op {
+        let entry = Entry { ask: Some((claim.token.clone(), px)), ..self.entry.clone() };
+        Op::enter(claim.key.clone(), entry, bid)
+    }
+}
+
+/// The exit of an attempt without a lease, or of a lease.
+pub(super) struct Way {
+    pub(super) has_token: bool,
+    pub(super) gives_up_place: bool,
+    pub(super) leaving: Leaving,
+}
+
+/// Returns `true` if the script has failed before it set the key.
+pub fn is_queue_error(answer: &Answer) -> bool {
+    matches!(answer.verdict, Verdict::Unknown(Cause::ErrorReply(_))) && !answer.key_set
+}

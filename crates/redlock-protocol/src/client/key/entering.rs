@@ -1,0 +1,169 @@
+//! Attempts at the meeting point.
+
+use redlock_core::{Leaving, Verdict, Vote};
+
+use super::claim::Way;
+use super::*;
+use crate::waiting::{Ask, QueueAnswer, Refusal};
+
+/// How an attempt uses the meeting point of its key.
+#[derive(Debug, Default)]
+pub struct Meets {
+    /// The master that is asked before the others.
+    pub first: Option<usize>,
+    /// The queue that the attempt enters.
+    pub meeting: Option<Box<Meeting>>,
+    /// The last attempt of this process for the key saw no quorum.
+    pub seeks_quorum: bool,
+}
+
+impl Keys {
+    /// The turn of a caller has come: decides how its attempt uses the meeting point.
+    pub fn meets<R>(&mut self, id: RequestId, cx: &mut Context<'_, R>) -> Meets {
+        let Some(caller) = cx.callers.get(id) else { return Meets::default() };
+        let queue = self.waiters.get(&caller.key);
+        let seeks_quorum = queue.is_some_and(|queue| queue.waiting.is_without_quorum());
+        let at = self.meeting_of(caller, cx);
+        let first = at.filter(|_| caller.ask == Ask::First);
+        let enters = at.filter(|at| self.queue_works(&caller.key, *at, cx));
+        let meeting = enters.map(|at| Box::new(self.enter(id, at, cx)));
+        Meets { first, meeting, seeks_quorum }
+    }
+
+    /// The attempt of a caller enters the queue at the master `at`.
+    fn enter<R>(&mut self, id: RequestId, at: usize, cx: &mut Context<'_, R>) -> Meeting {
+        let caller = &cx.callers[id];
+        let (mut former, mut since) = (None, caller.asked_at);
+        if let Some(queue) = self.waiters.of(&caller.key) {
+            let waiting = &mut self.waiters.queues[queue].waiting;
+            former = waiting.place().filter(|place| *place != at);
+            waiting.entering(at);
+            since = since.max(waiting.since());
+        }
+        let meeting = Meeting {
+            at,
+            entry: self.entry(&caller.resource, since, cx),
+            takes: caller.ask != Ask::All,
+            is_open: true,
+            answer: None,
+            has_failed: false,
+            others_wait: false,
+        };
+        if let Some(former) = former {
+            let key = caller.key.clone();
+            self.give_up_place(&key, former, cx);
+        }
+        meeting
+    }
+
+    /// A master has answered an attempt: the meeting point shows what it knows of others.
+    pub fn entered<R>(
+        &mut self,
+        (claim, lock): (&mut Claim, LockId),
+        is_lease: bool,
+        vote: &Vote,
+        cx: &mut Context<'_, R>,
+    ) {
+        let Some(meeting) = &mut claim.meeting else { return };
+        if meeting.at != vote.master || !std::mem::take(&mut meeting.is_open) {
+            return;
+        }
+        meeting.answer = QueueAnswer::of(vote.master, &vote.answer, self.terms.ticket);
+        if vote.answer.queued.is_some() {
+            self.broken.works(&claim.key, vote.master);
+        }
+        if is_queue_error(&vote.answer) {
+            meeting.answer = Some(QueueAnswer::failed(vote.master));
+            meeting.has_failed = true;
+            return self.broken.failed(&claim.key, vote.master, cx.now);
+        }
+        let others_wait = vote.answer.queued.is_some_and(|queued| queued.waiters > 0);
+        let is_in = meeting.answer.is_none();
+        meeting.others_wait |= others_wait && is_in;
+        if is_in && others_wait {
+            self.others_wait(&claim.key, cx);
+        } else if is_in && let Some(one) = self.uses.of_mut(&claim.key) {
+            one.others_wait = false;
+        } else if !is_in && is_lease {
+            self.give_up_place_of(claim, lock, cx);
+        }
+    }
+
+    /// The time for answers to an attempt is over: a meeting point that has not answered is not used
+    /// for a moment. A place that it may have given is given up afterwards.
+    pub fn silent<R>(
+        &mut self,
+        (claim, lock): (&mut Claim, LockId),
+        is_lease: bool,
+        cx: &mut Context<'_, R>,
+    ) {
+        let Some(at) = claim.meeting.as_ref().filter(|it| it.is_open).map(|it| it.at) else {
+            return;
+        };
+        if is_lease {
+            self.give_up_place_of(claim, lock, cx);
+        }
+        self.news.push_back(News::Suspect(at, suspected_until(at, cx.draws, cx.now)));
+    }
+
+    /// A lock was won. If the meeting point had no part in it, the place there is given up.
+    pub fn won_without<R>(&mut self, claim: &mut Claim, lock: LockId, cx: &mut Context<'_, R>) {
+        if claim.meeting.as_ref().is_some_and(|meeting| meeting.answer.is_some()) {
+            self.give_up_place_of(claim, lock, cx);
+        }
+    }
+
+    fn give_up_place_of<R>(&mut self, claim: &mut Claim, lock: LockId, cx: &mut Context<'_, R>) {
+        let Some(at) = claim.meeting.as_ref().map(|meeting| meeting.at) else { return };
+        let way = Way { has_token: false, gives_up_place: true, leaving: Leaving::Undo };
+        let op = Op::leave(claim.key.clone(), self.exit(claim, way, cx));
+        self.news.push_back(News::Send(at, op, Ticket::Exit(lock)));
+    }
+
+    /// Decides how an attempt that was not won leaves the meeting point, if its key may be there. An
+    /// attempt whose caller continues to wait in the queue there deletes its key as at every master.
+    /// An attempt that saw no quorum, and has no place there, calls no process: they would see no
+    /// quorum either.
+    pub fn leave_after<R>(&mut self, claim: &mut Claim, refusal: Refusal, cx: &mut Context<'_, R>) {
+        let (at, gives_up_place) = match &claim.meeting {
+            Some(meeting) if refusal == Refusal::Alone || meeting.answer.is_some() => return,
+            Some(meeting) => (Some(meeting.at), true),
+            None if refusal == Refusal::NoQuorum => return,
+            None => (self.queue_of(&claim.key, cx), false),
+        };
+        let way = Way { has_token: true, gives_up_place, leaving: Leaving::Undo };
+        claim.legacy.exit = at.map(|at| (at, self.exit(claim, way, cx)));
+    }
+
+    /// A master reports how many processes wait, in its answer to a release or to a place that was
+    /// given up.
+    pub fn left_queue<R>(&mut self, claim: &mut Claim, vote: &Vote, cx: &mut Context<'_, R>) {
+        let Some(queued) = vote.answer.queued else { return };
+        if queued.waiters > 0 {
+            if let Some(meeting) = &mut claim.meeting {
+                meeting.others_wait = true;
+            }
+            self.others_wait(&claim.key, cx);
+        } else if vote.answer.verdict == Verdict::Granted {
+            if let Some(one) = self.uses.get_mut(claim.key_use) {
+                one.left_unwanted(vote.master, cx.now);
+            }
+            self.nobody_waits(&claim.key, cx);
+        } else {
+            // Another process has the key there: a process that was called waits no longer, and has
+            // no lock yet.
+            self.wanted(&claim.key);
+        }
+    }
+
+    /// The meeting point has answered that no process waits for the key.
+    fn nobody_waits<R>(&mut self, key: &[u8], cx: &mut Context<'_, R>) {
+        if let Some(one) = self.uses.of_mut(key) {
+            one.others_wait = false;
+        }
+        if let Some(queue) = self.waiters.of(key) {
+            self.waiters.queues[queue].waiting.nobody_waits();
+            self.schedule(queue, cx);
+        }
+    }
+}

@@ -22,7 +22,7 @@ check: need-cargo ## check format, lints, each crate separately, and documentati
 	cargo clippy --workspace --test compose --all-features --locked -- -D warnings
 	set -e; for crate in $(CRATES); do cargo check --locked -p $$crate; done
 	cargo clippy --locked -p redlock-core --no-default-features -- -D warnings
-	cargo clippy --locked -p redlock-cli --no-default-features -- -D warnings
+	cargo clippy --locked -p redlock-quorum -p redlock-cli --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps --locked
 
 model: need-cargo ## explore every state of the models, and find a counterexample for each mutant
@@ -33,7 +33,7 @@ bench: need-cargo need-redis ## measure latency and throughput against the floor
 
 profile: need-cargo need-redis ## count instructions, allocations and system calls per lock, by file
 	@scripts/need-profilers.sh
-	cargo run --release --locked --quiet -p benches --example profile
+	cargo run --profile profiling --locked --quiet -p benches --example profile
 
 doc: need-cargo ## build the documentation of the crates as HTML
 	cargo doc --workspace --all-features --no-deps --locked

@@ -5,6 +5,7 @@
 
 mod links;
 mod quick_start;
+mod size;
 
 use std::fs;
 use std::path::{Path, PathBuf};

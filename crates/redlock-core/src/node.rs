@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
+use futures_util::future::BoxFuture;
 
 use crate::admission::Identity;
 use crate::{Events, Op, VoteSlot};

@@ -26,7 +26,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use futures::FutureExt;
+use futures_util::FutureExt;
 use redlock_core::{FencingToken, ListWarning, Resource, Token};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;

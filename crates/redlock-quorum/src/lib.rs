@@ -165,6 +165,7 @@
 //! # Features
 //!
 //! - `tls` (default): `rediss://` URLs and certificates. Without it, they are rejected.
+//! - `blocking` (default): the module [`blocking`] and [`RedlockBuilder::build_blocking`].
 //! - `serde`: [`Lease`] and [`FencingToken`] can be serialized and deserialized, and [`Stats`] can
 //!   be serialized. Off by default.
 
@@ -176,6 +177,7 @@ struct ReadmeDoctests;
 #[doc = include_str!("../../../docs/GUIDE.md")]
 struct GuideDoctests;
 
+#[cfg(feature = "blocking")]
 pub mod blocking;
 mod builder;
 mod counters;

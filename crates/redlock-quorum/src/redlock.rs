@@ -134,7 +134,8 @@ impl Redlock {
         let queue = SharedQueue::key_of(&self.handle.settings.prefix, resource);
         let count = |reply| Command::Waiters { queue: queue.clone(), node_timeout, reply };
         let inbox = &self.handle.inbox;
-        let (status, waiters) = futures::future::join(inbox.ask(command), inbox.ask(count)).await;
+        let (status, waiters) =
+            futures_util::future::join(inbox.ask(command), inbox.ask(count)).await;
         Ok(Status { waiters: waiters.unwrap_or_default(), ..status? })
     }
 
@@ -268,6 +269,7 @@ impl Redlock {
         self.handle.shut_down(within).await
     }
 
+    #[cfg(feature = "blocking")]
     pub(crate) fn slot(&self) -> &Arc<Slot> {
         self.handle.inbox.slot()
     }

@@ -4,7 +4,7 @@ use std::future::{Future, IntoFuture};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use futures_util::future::BoxFuture;
 use redlock_core::{Instant, Label, Resource, Token};
 use redlock_protocol::terms::{HoldOptions, Timing};
 use redlock_protocol::waiting::Ask;

@@ -35,7 +35,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use futures_util::future::BoxFuture;
 
 use crate::admission::Identity;
 use crate::{Answer, Clock, Events, Node, Op, VoteSlot};

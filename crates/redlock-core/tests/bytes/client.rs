@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use futures_util::future::BoxFuture;
 use redlock_core::admission::AdmissionReply;
 use redlock_core::{
     Answer, Cause, Clock, Events, Facts, Node, NodeEvent, Op, RedisNode, RedisSetup, Sink, Token,

@@ -31,7 +31,7 @@ mod task;
 mod sync {
     pub(super) use std::sync::atomic::{AtomicBool, Ordering};
 
-    pub(super) use futures::task::AtomicWaker;
+    pub(super) use futures_util::task::AtomicWaker;
 }
 
 use std::collections::VecDeque;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
-use futures::future::BoxFuture;
+use futures_util::future::BoxFuture;
 use redlock_core::admission::{AdmissionOp, Identity};
 use redlock_core::{Events, Instant, Node, Op, VoteSlot};
 use redlock_protocol::client::ids::{Asker, Ticket};

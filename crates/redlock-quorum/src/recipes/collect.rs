@@ -21,7 +21,7 @@ use std::convert::Infallible;
 use std::future::{Future, IntoFuture};
 use std::time::Duration;
 
-use futures::future::join_all;
+use futures_util::future::join_all;
 use redlock_core::Resource;
 use tokio::time::sleep;
 

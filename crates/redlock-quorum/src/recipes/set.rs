@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures::future::{join_all, select_all};
+use futures_util::future::{join_all, select_all};
 use redlock_core::{FencingToken, Resource};
 
 use crate::error::ReleaseError;

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use futures::future::BoxFuture;
+use futures_util::future::BoxFuture;
 use redlock_core::admission::Identity;
 use redlock_core::{Clock, Events, Node, Op, Verb, VoteSlot};
 use redlock_quorum::{Guard, Redlock, RedlockBuilder};

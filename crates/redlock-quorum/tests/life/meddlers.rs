@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 
-use futures::future::BoxFuture;
-use futures::task::AtomicWaker;
+use futures_util::future::BoxFuture;
+use futures_util::task::AtomicWaker;
 use redlock_core::admission::Identity;
 use redlock_core::{Clock, Events, Node, Op, VoteSlot};
 use redlock_quorum::{Ended, Guard, Hold, Redlock, RedlockBuilder};

@@ -10,7 +10,7 @@
 //! |---|---|---|
 //! | it requests from all masters | it is refused | it enters the queue at M |
 //! | it enters | others are ahead of it | it sleeps for 0.3 s, 0.1 s more for each further one, 0.8 s at most, or 1 ms for each of them, and enters again, which renews its place |
-//! | it enters | others are ahead of it, and the key is reserved for one of them | it enters again shortly after the reservation, because those ahead may have stopped |
+//! | it enters | others are ahead of it, and the key is reserved for a different process | it enters again shortly after the reservation, because those ahead may have stopped |
 //! | it enters | others are ahead of it and M has no key | M has dropped as many departed waiters as it does in one request: it enters again immediately, 160 times at most |
 //! | it enters | it is the first, and the key is taken | it watches the key at M, because a holder that knows of no waiter calls none |
 //! | it watches | M answers that the key is free | it enters again |

@@ -1,10 +1,11 @@
-//! A cron job that is installed on many hosts and runs on one.
+//! A cron job installed on many hosts that runs on one of them.
 //!
-//! Every host starts this at about the same time; the one that gets the lock does the work. The
-//! others wait for it, and then find that it was done. A host that comes hours later finds it, too.
+//! Every host starts this at about the same time, and the host that gets the lock does the work.
+//! The others wait for it, and then find that the job was completed. So does a host that comes
+//! hours later.
 //!
-//! `REDLOCK_NODES=redis://..,redis://.. cargo run -p redlock-quorum --example cron`; without
-//! `REDLOCK_NODES` it starts five throw-away masters and plays three hosts.
+//! `REDLOCK_NODES=redis://..,redis://.. cargo run -p redlock-quorum --example cron`. Without
+//! `REDLOCK_NODES`, it starts five disposable masters and plays three hosts.
 
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Says whether it was this host that did the work.
+/// Returns `true` if this host did the work.
 async fn nightly_report(redlock: &Redlock, host: &str) -> anyhow::Result<bool> {
     // Hosts may come early: the period is shorter than the day between two runs. The wait is longer
     // than the work: who waits does it when the host that did it dies.

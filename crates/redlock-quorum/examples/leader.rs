@@ -1,11 +1,13 @@
-//! A leader loop: of several instances one leads, and another takes over when it stops or dies.
+//! A leader loop: one of several instances leads, and a different one takes over when it stops or
+//! dies.
 //!
-//! The leader stops leading *before* another can begin: `stop_margin` makes the loss known that
-//! much earlier than the lease ends.
+//! The leader stops leading *before* the next one can begin, because `stop_margin` reports the loss
+//! that much earlier than the lease ends.
 //!
 //! `REDLOCK_NODES=redis://..,redis://.. cargo run -p redlock-quorum --example leader` leads until
-//! Ctrl-C or SIGTERM, and then makes room for the next at once; without `REDLOCK_NODES` it starts
-//! five throw-away masters and plays three instances, each of which leads for a moment.
+//! Ctrl-C or SIGTERM, and then immediately makes room for the next instance. Without
+//! `REDLOCK_NODES`, it starts five disposable masters and plays three instances, each of which
+//! leads for a moment.
 
 use std::time::Duration;
 
@@ -45,8 +47,8 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Leads whenever it can, until it is told to stop. Then it makes room for the next at once: one
-/// that is only killed lets the others wait until its lease ends.
+/// Leads whenever it can, until `stop` resolves. Then it immediately makes room for the next
+/// instance. An instance that is only killed makes the others wait until its lease ends.
 async fn serve(redlock: Redlock, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
     let leading = async {
         loop {
@@ -61,7 +63,7 @@ async fn serve(redlock: Redlock, stop: impl Future<Output = ()>) -> anyhow::Resu
         outcome = leading => outcome,
         () = stop => Ok(()),
     };
-    // That goes on in the background: here it is waited for.
+    // The release runs in the background. This waits for it.
     redlock.shutdown(TIME_TO_STOP).await?;
     outcome
 }

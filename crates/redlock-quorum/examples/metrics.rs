@@ -1,8 +1,8 @@
-//! The numbers of a handle in the text format of Prometheus, for an endpoint that is scraped.
+//! The numbers of a handle in the text format of Prometheus, for a metrics endpoint.
 //!
-//! `REDLOCK_NODES=redis://..,redis://.. cargo run -p redlock-quorum --example metrics`; without
-//! `REDLOCK_NODES` it starts five throw-away masters. It takes some locks and prints what a scrape
-//! would get.
+//! `REDLOCK_NODES=redis://..,redis://.. cargo run -p redlock-quorum --example metrics`. Without
+//! `REDLOCK_NODES`, it starts five disposable masters. It takes some locks and prints the answer to
+//! a scrape.
 
 use std::fmt::Write;
 

@@ -1,10 +1,10 @@
 //! A database migration that every instance of a service wants to do when it starts, and one does.
 //!
-//! The others wait until it is done and find nothing left to do. When the lock is lost the
-//! migration is stopped where it awaits, and each step asks once more before it begins.
+//! The others wait until it is done and find nothing left to do. If the lock is lost, the migration
+//! is stopped at its next await point, and each step checks the lock before it begins.
 //!
-//! `REDLOCK_NODES=redis://..,redis://.. cargo run -p redlock-quorum --example migration`; without
-//! `REDLOCK_NODES` it starts five throw-away masters and plays four instances.
+//! `REDLOCK_NODES=redis://..,redis://.. cargo run -p redlock-quorum --example migration`. Without
+//! `REDLOCK_NODES`, it starts five disposable masters and plays four instances.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use redlock_quorum::{Hold, Redlock};
 use redlock_testkit::RedisServers;
 use tokio::task::JoinSet;
 
-/// What the database has, where a real one would have a table of versions.
+/// The state of the database. A real database would have a table of versions.
 type Schema = Arc<Mutex<Vec<&'static str>>>;
 
 const STEPS: [&str; 3] = ["create orders", "add orders.paid_at", "index orders.paid_at"];

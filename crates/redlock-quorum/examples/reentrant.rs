@@ -1,10 +1,10 @@
 //! Code that takes a lock, and calls code that takes the same lock.
 //!
-//! `Account` is the owner of its lock: whatever is called through it enters the lock once more, and
-//! nothing is sent for that. Another `Account` of the same name is another contender.
+//! `Account` is the owner of its lock. Every method that it calls enters the lock once more, and
+//! nothing is sent for that. A separate `Account` of the same name is a separate contender.
 //!
-//! `REDLOCK_NODES=redis://..,redis://.. cargo run -p redlock-quorum --example reentrant`; without
-//! `REDLOCK_NODES` it starts five throw-away masters.
+//! `REDLOCK_NODES=redis://..,redis://.. cargo run -p redlock-quorum --example reentrant`. Without
+//! `REDLOCK_NODES`, it starts five disposable masters.
 
 use redlock_quorum::{AcquireError, Redlock, Reentrant};
 use redlock_testkit::RedisServers;
@@ -34,17 +34,17 @@ impl Account {
         Self { lock: redlock.reentrant(name) }
     }
 
-    /// Pays out what is left, and closes the account: one lock for both.
+    /// Pays out the rest, and closes the account, under one lock.
     async fn close(&self) -> Result<(), AcquireError> {
         let guard = self.lock.lock().await?;
         self.pay_out().await?;
         println!("closing; the lock is held by {} call", self.lock.depth());
-        // The outermost guard releases; that this was not confirmed takes nothing from the work.
+        // The outermost guard releases. An unconfirmed release does not affect the work.
         let _ = guard.release().await;
         Ok(())
     }
 
-    /// Useful alone, too: so it takes the lock itself.
+    /// Can also be called on its own, so it takes the lock itself.
     async fn pay_out(&self) -> Result<(), AcquireError> {
         let _guard = self.lock.lock().await?;
         println!("paying out; the lock is held by {} calls", self.lock.depth());

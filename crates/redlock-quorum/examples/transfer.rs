@@ -1,11 +1,10 @@
 //! A transfer between two accounts, under the locks of both.
 //!
-//! Each account has a lock of its own, so transfers between other accounts go on meanwhile. Both
-//! locks are taken by one call, all or none: transfers in opposite directions never wait for each
-//! other in a circle.
+//! Each account has its own lock, so transfers between other accounts continue. One call takes both
+//! locks, all or none, so transfers in opposite directions never wait for each other in a circle.
 //!
-//! `REDLOCK_NODES=redis://..,redis://.. cargo run -p redlock-quorum --example transfer`; without
-//! `REDLOCK_NODES` it starts five throw-away masters.
+//! `REDLOCK_NODES=redis://..,redis://.. cargo run -p redlock-quorum --example transfer`. Without
+//! `REDLOCK_NODES`, it starts five disposable masters.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -24,7 +23,7 @@ async fn main() -> anyhow::Result<()> {
     bank_day(&Redlock::connect(masters.urls())?).await
 }
 
-/// Transfers in a circle and in both directions, all at once.
+/// Transfers in a circle and in both directions, all at the same time.
 async fn bank_day(redlock: &Redlock) -> anyhow::Result<()> {
     let ledger = Ledger::default();
     let mut transfers = JoinSet::new();
@@ -56,7 +55,7 @@ async fn transfer(
     Ok(format!("{amount} from {from} to {to}"))
 }
 
-/// A store that tests fencing tokens; the example `fenced` has a real one.
+/// A store that checks fencing tokens. The example `fenced` has a real one.
 #[derive(Clone, Default)]
 struct Ledger(Arc<Mutex<BTreeMap<String, (FencingToken, i64)>>>);
 

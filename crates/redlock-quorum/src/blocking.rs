@@ -257,7 +257,7 @@ impl fmt::Debug for LockRequest {
 }
 
 /// A held lock, released on drop. See [`crate::Guard`].
-#[must_use = "if unused, the lock is released immediately"]
+#[must_use = "if unused, the lock is released immediately; `let _ = ..` also drops the guard"]
 pub struct Guard {
     guard: crate::Guard,
     worker: Arc<Worker>,

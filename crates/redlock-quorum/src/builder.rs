@@ -68,8 +68,8 @@ impl RedlockBuilder {
     /// The default of [`connect_timeout`](Self::connect_timeout): 1 s.
     pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-    /// The default of [`node_timeout`](Self::node_timeout) for a lock with this TTL: 50 ms or a
-    /// tenth of the TTL, whichever is shorter.
+    /// Returns the default of [`node_timeout`](Self::node_timeout) for a lock with this TTL: 50 ms
+    /// or a tenth of the TTL, whichever is shorter.
     pub fn node_timeout_of(ttl: Duration) -> Duration {
         node_timeout(ttl)
     }
@@ -239,8 +239,8 @@ impl RedlockBuilder {
         self
     }
 
-    /// Sets a name that is added to every token, so that people see who holds a lock: 1 to 64 of
-    /// `A-Z a-z 0-9 . _ @ : -`. It proves nothing: no client trusts it.
+    /// Sets a name that is added to every token, so that operators see who holds a lock: 1 to 64 of
+    /// `A-Z a-z 0-9 . _ @ : -`. It proves nothing, and no client trusts it.
     ///
     /// Default: `user@host:pid`, the name that the `redlock` command also uses. If all
     /// masters are [no servers](Self::masters) there is no default label, so that the

@@ -10,8 +10,8 @@ use redlock_protocol::waiting::Refusal;
 use crate::lost::LostReason;
 use crate::stats::{Histogram, Losses, NodeStats, Outcomes, Stats, VoteStats};
 
-/// The numbers behind [`Stats`]. Only the driver writes them, so that counting is a load and a
-/// store, and nothing is locked; anyone may read them.
+/// The counters that [`Stats`] reports. Only the driver writes them, so that counting is a load and
+/// a store without locking. Any thread may read them.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) attempts: Counter,
@@ -89,9 +89,9 @@ impl Counters {
         self.outcomes[outcome as usize].add(1);
     }
 
-    /// A lock is lost. One that was released is not.
+    /// Counts a lost lock. A released lock is not lost.
     pub(crate) fn loss(&self, reason: LostReason) {
-        // The counters stand in the order of the reasons; the last reason, a release, has none.
+        // The counters are in the order of the reasons. The last reason, a release, has none.
         if let Some(losses) = self.losses.get(reason as usize) {
             losses.add(1);
         }
@@ -158,7 +158,8 @@ impl Counters {
     }
 }
 
-/// Where an answer is counted, in the order of [`VoteStats::new`]; `None` if it is no answer.
+/// Returns the counter of a verdict, in the order of [`VoteStats::new`]. `None` if it is not an
+/// answer.
 fn place_of(verdict: &Verdict) -> Option<usize> {
     Some(match verdict {
         Verdict::Granted => 0,

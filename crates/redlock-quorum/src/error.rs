@@ -11,7 +11,7 @@ use crate::lost::Lost;
 use crate::settings::InvalidRequest;
 use crate::votes::{NodeVote, Votes};
 
-/// Why a lock was not acquired.
+/// The reason why a lock was not acquired.
 ///
 /// In every case, the handle releases the key in the background on each master that may have it.
 /// [`Redlock::shutdown`](crate::Redlock::shutdown) waits for that and lists the masters that may
@@ -73,7 +73,7 @@ fn refusal(votes: &Votes) -> String {
     format!("is held by another{caller}{label}")
 }
 
-/// The advice for masters that were never admitted.
+/// The advice if no master was ever admitted.
 const BRAND_NEW: &str = "; if these masters are new, run `redlock init`, or call \
     `redlock.init()`";
 
@@ -108,7 +108,7 @@ impl AcquireError {
     }
 }
 
-/// Why a lease was not extended. A failed extension releases nothing and shortens nothing.
+/// The reason why a lease was not extended. A failed extension releases nothing and shortens nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExtendError {
@@ -180,14 +180,14 @@ impl ExtendError {
     }
 }
 
-/// Why a release is not confirmed. Clean-up continues in the background in every case, until each
+/// The reason why a release is not confirmed. Clean-up continues in the background in every case, until each
 /// master has acknowledged it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReleaseError {
-    /// A quorum of masters did not hold our key: the lock was lost before, or never was ours.
+    /// A quorum of masters did not hold our key: the lock was lost earlier, or never was ours.
     ///
-    /// Masters may still have had our key. It is deleted then: see [`is_late`](Self::is_late).
+    /// Some masters may still have had our key, and it was deleted: see [`is_late`](Self::is_late).
     #[error(
         "{resource} {}: {}",
         if is_late(votes) { LATE } else { NOT_OURS },

@@ -34,7 +34,7 @@ use crate::votes::Votes;
 /// dropped, for example after `?` or a panic. The release is then handed to the open connections
 /// without waiting for an answer. If no connection is open at that moment, or the runtime ended
 /// *before* the guard was dropped, the key stays until it expires.
-#[must_use = "if unused, the lock is released immediately"]
+#[must_use = "if unused, the lock is released immediately; `let _ = ..` also drops the guard"]
 pub struct Guard {
     // The order matters: the release is requested before the handle can be closed.
     held: HeldLock,

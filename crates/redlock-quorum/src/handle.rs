@@ -34,7 +34,7 @@ enum Warning {
     Mark(Discriminant<MarkError>),
 }
 
-/// How long a handle that was dropped goes on releasing, where its runtime lets it.
+/// How long a dropped handle keeps releasing, if its runtime allows it.
 const LINGER: Duration = Duration::from_secs(5);
 
 impl Handle {
@@ -72,7 +72,7 @@ impl Handle {
         }
     }
 
-    /// The release behind work that is done has failed, and no caller gets the error.
+    /// Logs the failed release of a lock after its work, because no caller gets the error.
     pub(crate) fn warn_of_release(&self, error: &ReleaseError) {
         let what = "the work is done, but its lock is not known to be released";
         match self.admit(Warning::Release(discriminant(error))) {
@@ -90,14 +90,15 @@ impl Handle {
         }
     }
 
-    /// Whether a warning is written, and how many were kept back since the last one. The lock is
-    /// free again when the line is written: a subscriber may use this handle.
+    /// Returns how many warnings were suppressed since the last one, or `None` to suppress this one
+    /// as well. The mutex is unlocked before the line is written, because a subscriber may use this
+    /// handle.
     fn admit(&self, warning: Warning) -> Option<u64> {
         let now = self.clock.now();
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).admit(warning, now)
     }
 
-    /// Closes the handle, and returns what is left on masters.
+    /// Closes the handle, and returns the keys left on masters.
     pub(crate) async fn shut_down(&self, within: Duration) -> Result<(), Unreleased> {
         self.is_shut_down.store(true, Ordering::SeqCst);
         self.inbox.close(within).await

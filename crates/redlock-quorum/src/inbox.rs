@@ -1,4 +1,4 @@
-//! `Inbox`: how callers ask the driver, and make sure that some runtime polls it.
+//! `Inbox`: sends the callers' commands to the driver, and makes sure that some runtime polls it.
 
 use std::future::{Future, pending, poll_fn};
 use std::pin::Pin;
@@ -22,7 +22,7 @@ const SILENT_MAX: Duration = Duration::from_secs(3);
 /// The longest time between two checks of a driver on another runtime, which may have ended.
 const PATIENCE_MAX: Duration = Duration::from_secs(1);
 
-/// How long a caller waits that was dismissed, before it looks whether the driver can be asked again.
+/// How long a dismissed caller waits before it checks whether the driver accepts commands again.
 const PARKING: Duration = Duration::from_millis(1);
 
 /// The callers' end of the driver.
@@ -49,8 +49,9 @@ impl Inbox {
         self.slot.post(command);
     }
 
-    /// Asks, and waits for the answer. When the runtime that drove the handle goes away, or does
-    /// not poll it, the driver goes on with this one, and is asked again.
+    /// Sends a command and waits for the answer. If the runtime that drove the handle goes away, or
+    /// does not poll it, the driver continues on the caller's runtime, and the command is sent
+    /// again.
     pub(crate) fn ask<T: Send + 'static>(
         &self,
         command: impl Fn(Reply<T>) -> Command,
@@ -58,8 +59,9 @@ impl Inbox {
         self.question(command, None)
     }
 
-    /// Asks for a lock, as [`ask`](Self::ask) does. The driver is told when the caller stops waiting:
-    /// the turn of a caller that is gone goes to the next at once, and nothing of it stays in memory.
+    /// Requests a lock, as [`ask`](Self::ask) does. If the caller stops waiting, the driver is
+    /// notified, so that its turn immediately goes to the next caller, and nothing of it stays in
+    /// memory.
     pub(crate) fn ask_or_withdraw<T: Send + 'static>(
         &self,
         command: impl Fn(Reply<T>) -> Command,
@@ -73,7 +75,7 @@ impl Inbox {
         withdraws_at: Option<&dyn Withdrawals>,
     ) -> Result<T, Unasked> {
         loop {
-            // An answer that is not waited for is withdrawn, and that waits for a runtime, too.
+            // A dropped answer is withdrawn, and a withdrawal needs a runtime as well.
             self.start()?;
             let (reply, answer) = reply(withdraws_at);
             self.slot.post_here(command(reply));
@@ -87,8 +89,8 @@ impl Inbox {
         }
     }
 
-    /// Waits until the driver has left its runtime, if that is what it does: with hundreds of callers
-    /// that ask again at once it would never be done.
+    /// Waits until the driver has left its runtime, if it is leaving. With hundreds of callers that
+    /// immediately retry, it would never finish.
     async fn parked(&self) {
         while self.slot.is_parking() {
             Box::pin(pause(PARKING)).await;
@@ -150,7 +152,7 @@ impl Inbox {
         .await
     }
 
-    /// Closes the driver, and returns what is left on masters. All callers get one outcome.
+    /// Closes the driver, and returns the keys left on masters. All callers get the same outcome.
     pub(crate) async fn close(&self, within: Duration) -> Result<(), Unreleased> {
         let until = self.slot.now().saturating_add(within);
         let command = |reply| {
@@ -164,7 +166,7 @@ impl Inbox {
             if self.slot.is_forked() {
                 return Ok(());
             }
-            // The driver cannot send any more.
+            // The driver can no longer send anything.
             self.slot.end_unpolled();
             if let Some(outcome) = self.slot.outcome() {
                 return outcome;
@@ -173,7 +175,8 @@ impl Inbox {
     }
 }
 
-/// A driver that is not polled is noticed soon, and long waits for a polled one cost little.
+/// Returns the next check interval. An unpolled driver is noticed soon, and long waits for a polled
+/// driver cost little.
 fn longer(patience: Duration) -> Duration {
     PATIENCE_MAX.min(patience * 2)
 }
@@ -192,7 +195,7 @@ async fn pause(time: Duration) {
     };
     let spawned = thread::Builder::new().name("redlock timer".into()).spawn(timer);
     if spawned.is_err() {
-        // The answer may come all the same.
+        // The answer may still come.
         return pending().await;
     }
     let _ = is_over.await;

@@ -63,7 +63,7 @@ pub struct InitNode {
     pub was: Standing,
     /// Its standing now.
     pub now: Standing,
-    /// Why not voting at the moment. `None` if it votes.
+    /// The reason why it does not vote now. `None` if it votes.
     pub cause: Option<Cause>,
     /// The process: 40 hex digits, new with every start. `None` if it did not answer.
     pub run_id: Option<String>,
@@ -79,7 +79,7 @@ pub struct InitNode {
     pub former_set: Option<RecordedSet>,
 }
 
-/// Why `init` failed.
+/// The reason why `init` failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InitError {
@@ -141,7 +141,7 @@ pub enum InitError {
         /// Each master's answer.
         nodes: Vec<InitNode>,
     },
-    /// The floor, or a score that was found, is 2^53 or more. Nothing was written.
+    /// The floor, or a score on a master, is 2^53 or more. Nothing was written.
     #[error("a fencing token that was given or found is 2^53 or more, nothing was written")]
     TooLarge,
     /// The floor is more than 2^51 us, about 71 years, ahead of the masters' clocks. Tokens only

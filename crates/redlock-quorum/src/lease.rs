@@ -4,29 +4,29 @@ use std::time::Duration;
 
 use redlock_core::{FencingToken, InvalidToken, Resource, Token};
 
-/// A held lock as plain data, to be kept in a file or handed to another process.
+/// A held lock as plain data, to store in a file or pass to another process.
 ///
-/// It proves nothing by itself: [`Redlock::resume`](crate::Redlock::resume) proves it, by extending
-/// it on a quorum of masters, and gets a new, larger fencing token. Its validity and its fencing
-/// token are from when it was made, and are for information only.
+/// A lease by itself proves nothing. [`Redlock::resume`](crate::Redlock::resume) extends it on a
+/// quorum of masters, which proves that it is still held, and gets a new, larger fencing token. The
+/// validity and the fencing token in the lease were true when it was made, and are informational.
 ///
-/// It stands for *one* hold, so it is not `Clone`. A lease that is written down can be read back
-/// twice all the same, and the first holder may still use it. The guards of one lease share it: the
-/// extensions of each succeed, nothing excludes one from the other, and a store that checks tokens
-/// refuses all but the one with the largest. A release by any of them ends it for all, and the
-/// others learn of it only when they extend. So resume a lease only once, when its holder has ended
-/// or has given it away, and never a token that was read from
+/// A lease represents *one* hold, so it is not `Clone`. However, a stored lease can be read twice,
+/// and its first holder may still use it. All guards of one lease share the lock: each can extend
+/// it, and they do not exclude each other. Only a store that checks fencing tokens rejects all but
+/// the guard with the largest token. A release by any of them ends the lock for all, and the others
+/// learn of it only at their next extension. So resume a lease only once, after its holder has
+/// exited or passed it on, and never resume a token read from
 /// [`Redlock::status`](crate::Redlock::status).
 ///
-/// A resume takes the lease, and one that fails does not give it back. A caller that wants
-/// to try again, after an outage that was shorter than the lease, makes it anew from its parts.
+/// [`resume`](crate::Redlock::resume) consumes the lease, even if it fails. To retry after an
+/// outage shorter than the lease, create it again from its parts:
 ///
 /// ```no_run
 /// # use std::time::{Duration, Instant};
 /// use redlock_quorum::{ExtendError, Guard, Lease, Redlock};
 ///
 /// # async fn example(redlock: Redlock, lease: Lease) -> anyhow::Result<Guard> {
-/// let until = Instant::now() + lease.ttl; // nothing is left of it then
+/// let until = Instant::now() + lease.ttl; // it expires by then
 /// loop {
 ///     let again = Lease::new(lease.resource.clone(), lease.token.as_str(), lease.ttl)?;
 ///     match redlock.resume(again).await {
@@ -43,21 +43,21 @@ use redlock_core::{FencingToken, InvalidToken, Resource, Token};
 pub struct Lease {
     /// The resource of the lock.
     pub resource: Resource,
-    /// The token that signs it.
+    /// The token that signs the lock: the value of its key on every master.
     pub token: Token,
-    /// How long it lasts from its last extension.
+    /// How long the lock lasts from its last extension.
     pub ttl: Duration,
-    /// Its fencing token when this was written, where it had one.
+    /// The fencing token when this was made, if there was one.
     pub fencing_token: Option<FencingToken>,
-    /// How long its holder could count on it when this was written.
+    /// The time on which the holder could rely when this was made.
     pub validity: Duration,
 }
 
 impl Lease {
-    /// The lease that `token` signs on `resource`, to be extended by `ttl`.
+    /// Creates the lease of `token` on `resource`, which will be extended by `ttl`.
     ///
     /// # Errors
-    /// [`InvalidToken`] when the text cannot be a token.
+    /// Returns [`InvalidToken`] if the text cannot be a token.
     pub fn new(
         resource: impl Into<Resource>,
         token: &str,
@@ -70,7 +70,7 @@ impl Lease {
 
 #[cfg(feature = "serde")]
 mod plain {
-    //! The form in which a lease is written down: names of any bytes, durations in milliseconds.
+    //! The serialized form of a lease: names of any bytes, durations in milliseconds.
 
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -83,12 +83,12 @@ mod plain {
         token: String,
         ttl_ms: u64,
         validity_ms: u64,
-        /// Leases that were written down before locks had one have none.
+        /// Absent from leases serialized before locks had fencing tokens.
         #[serde(default)]
         fencing_token: Option<FencingToken>,
     }
 
-    /// A name as text if it is UTF-8, so that people can read it; otherwise as its bytes.
+    /// A readable string if the name is UTF-8, otherwise its bytes.
     #[derive(Serialize, Deserialize)]
     #[serde(untagged)]
     enum Name {

@@ -19,8 +19,8 @@
 //! # }
 //! ```
 //!
-//! `?` between the lock and its release drops the guard, which releases the lock without waiting
-//! for an answer. [`Guard`] describes when that leaves a key behind at the end of `main`.
+//! If `?` returns between the lock and its release, the dropped guard releases the lock without
+//! waiting for an answer. See [`Guard`] for when that leaves a key behind at the end of `main`.
 //!
 //! # Which one do I need?
 //!
@@ -102,9 +102,9 @@
 //! 3. When a majority has granted the key, the lock is acquired, provided some validity is left:
 //!    the TTL minus the elapsed time, 1% of the TTL and 2 ms for clock drift.
 //! 4. While the [`Guard`] exists, the lock is extended at a third of the TTL.
-//! 5. A lock that is not acquired, or no longer needed, is released. Every master that may have the
-//!    key receives a request to delete it if its value is that token, until it has acknowledged
-//!    that. A failed attempt is repeated when the key changes, or after a pause.
+//! 5. To release a lock, or to clean up after a failed attempt, the client sends every master that
+//!    may have the key a request to delete it if its value is that token, and repeats it until the
+//!    master acknowledges it. A failed attempt is repeated when the key changes, or after a pause.
 //!
 //! This is the algorithm of the Redis page [Distributed Locks][page].
 //!
@@ -116,9 +116,9 @@
 //!   store that compares [`FencingToken`]s rejects its late writes: see [Fencing](#fencing).
 //! - Clocks whose rates differ by more than 1%, and masters' clocks that jump by more than the
 //!   clock guard, can end a lock early.
-//! - A master that loses its data without notice may grant a lock that is still held: by eviction,
-//!   or by a snapshot of its machine. A master that restarts or is flushed does not vote until
-//!   every lock it may have granted has expired: [`Quarantine`].
+//! - A master that loses its data without notice may grant a lock that another client still holds.
+//!   This can happen by eviction, or if its machine is reset to a snapshot. A master that restarts
+//!   or is flushed does not vote until every lock it may have granted has expired: [`Quarantine`].
 //! - New masters wait for that time as well, until [`Redlock::init`] is called or `redlock init` is
 //!   run once.
 //! - Processes get a lock in order of arrival if they [queue](RedlockBuilder::queue), which is the

@@ -14,8 +14,13 @@ use crate::driver::slot::Slot;
 use crate::hold::{HoldCell, NAP_MAX};
 use crate::lost::{Ended, LostReason};
 
-/// A future that resolves when a lock is over; see [`Guard::lost`](crate::Guard::lost). Dropping
-/// it does nothing.
+/// A future that resolves with the reason when a lock is lost or released. Created by
+/// [`Guard::lost`](crate::Guard::lost).
+///
+/// Poll it inside a tokio runtime. A clone waits for the same lock.
+///
+/// # Cancel safety
+/// Dropping the future has no effect on the lock.
 #[must_use = "futures do nothing unless polled"]
 pub struct Loss {
     cell: Arc<HoldCell>,
@@ -31,8 +36,8 @@ impl Loss {
     }
 }
 
-/// Resolves when `found` finds something. It is asked first and last: the timer only decides when
-/// to ask. In a forked child there is no timer and no driver, so it resolves to `forked`.
+/// Resolves when `found` returns a value. `found` is called first and last, and the timer only
+/// decides when. A forked child has no timer and no driver, so it resolves to `forked`.
 async fn until<T>(
     cell: Arc<HoldCell>,
     slot: Arc<Slot>,
@@ -63,14 +68,14 @@ pub(crate) async fn settled(cell: Arc<HoldCell>, slot: Arc<Slot>) {
     until(cell, slot, |cell| cell.is_settled().then_some(()), |_| ()).await;
 }
 
-/// A cell that has nothing left is asked again a moment later.
+/// The time until the next check of a cell whose time is up.
 const NAP_MIN: Duration = Duration::from_millis(1);
 
-/// Sleeps for `left` and [`NAP_MAX`] at most, and sees to it that the driver works: it is started
-/// where its runtime is gone, and taken over from a runtime that does not poll it.
+/// Sleeps for `left`, at most for [`NAP_MAX`], and keeps the driver working: starts it if its runtime
+/// is gone, and takes it over from a runtime that does not poll it.
 async fn driven(slot: &Arc<Slot>, left: Duration) {
     let nap = left.min(NAP_MAX);
-    // Where no runtime can drive it, time goes on all the same.
+    // If no runtime can drive it, its time still passes.
     let _ = slot.start();
     if !slot.is_elsewhere() {
         return sleep(nap).await;

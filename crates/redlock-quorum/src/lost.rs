@@ -7,12 +7,12 @@ pub use redlock_protocol::LostReason;
 
 use crate::votes::Votes;
 
-/// How a lock came to its end.
+/// The reason why a lock is over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Its holder released it, or gave it away.
+    /// The holder released the lock, or passed it on.
     Released,
-    /// It was lost.
+    /// The lock was lost.
     Lost(Lost),
 }
 
@@ -25,14 +25,14 @@ impl fmt::Display for Ended {
     }
 }
 
-/// The lock is not held any more.
+/// A lock that its holder no longer has, although it did not release it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[error("the lock on {resource} is lost: {reason}")]
 pub struct Lost {
     /// The resource of the lock.
     pub resource: Resource,
-    /// Why it is lost.
+    /// The reason of the loss.
     pub reason: LostReason,
     /// Each master's last answer when the loss was noticed.
     pub votes: Votes,

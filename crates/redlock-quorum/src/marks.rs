@@ -12,16 +12,15 @@ use crate::error::AcquireError;
 use crate::handle::Handle;
 use crate::votes::Votes;
 
-/// The last run that was completed under a name by [`Redlock::once`](crate::Redlock::once).
+/// The last run completed under a name by [`Redlock::once`](crate::Redlock::once).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LastRun {
     /// When it began, by the masters' clocks.
     pub at: SystemTime,
-    /// The largest fire that was completed, by this run or by another one; `None` if there was
-    /// none.
+    /// The largest completed fire, by this run or an earlier one. `None` if there was none.
     pub fire: Option<u64>,
-    /// The label of the run, where it had one.
+    /// The label of the run, if it had one.
     pub by: Option<String>,
 }
 
@@ -47,8 +46,8 @@ impl Handle {
         Ok(Reading::of(&marks.answers).ok_or(marks.votes))
     }
 
-    /// Has these masters raise the mark of `name`, and keep it for `px` milliseconds; where fewer
-    /// than a quorum of masters that vote have done so, what each of them answered.
+    /// Has these masters raise the mark of `name`, and keep it for `px` milliseconds. If fewer than
+    /// a quorum of voting masters do so, returns each master's answer.
     pub(crate) async fn raise_mark(
         &self,
         name: &Resource,

@@ -24,9 +24,9 @@ use crate::status::Status;
 ///
 /// # Runtimes
 /// Building a handle connects nothing. The first use spawns a task on the current tokio runtime.
-/// The task owns the connections, extends leases and repeats releases that were not acknowledged,
-/// so use a runtime that keeps running. If the runtime goes away, the next use of the handle
-/// continues on another one: a call, a dropped guard, or a polled [`Loss`](crate::Loss).
+/// The task owns the connections, extends leases and repeats unacknowledged releases, so use a
+/// runtime that keeps running. If the runtime goes away, the next use of the handle continues on
+/// another one: a call, a dropped guard, or a polled [`Loss`](crate::Loss).
 ///
 /// A current-thread runtime that no thread blocks on polls nothing, and so extends nothing. Callers
 /// on other runtimes notice that within about 100 ms and take over the task. A caller on a thread
@@ -170,10 +170,9 @@ impl Redlock {
     /// until it returns, either no master was restarted, flushed or replaced in the last 1.1 ×
     /// `max_ttl`, or no lock is held. If that is false, two clients may hold the same lock.
     ///
-    /// Masters that do not vote are admitted with the largest `max_ttl` of the records and the
-    /// builder. The builder's default applies only if no record has one. On masters that already
-    /// vote, only `max_ttl` and ballots that lag behind are raised, so a second call changes
-    /// nothing.
+    /// Non-voting masters are admitted with the largest `max_ttl` of the records and the builder.
+    /// The builder's default applies only if no record has one. On masters that already vote, only
+    /// a smaller `max_ttl` and smaller ballots are raised, so a second call changes nothing.
     ///
     /// The call waits up to 3 s for all masters. It waits for a master that reads its data from
     /// disk until one quarantine length after that master's start. The record of each master must
@@ -192,8 +191,8 @@ impl Redlock {
     ///   that calls `init` at each start therefore ends no quarantine, unless the records of all
     ///   masters are gone and this handle has read none of them before, which looks the same as new
     ///   masters.
-    /// - [`InitError::MaxTtl`] if the masters do not all hold the `max_ttl` that was written,
-    ///   because another call writes a different one at the same time.
+    /// - [`InitError::MaxTtl`] if the masters do not all hold the `max_ttl` of this call, because a
+    ///   concurrent call writes a different one.
     /// - [`InitError::Moved`] if records changed during every attempt.
     ///
     /// # Cancel safety
@@ -257,8 +256,8 @@ impl Redlock {
     /// trips, and at most the connect timeout. Because of this, short-lived processes also end a
     /// quarantine.
     ///
-    /// The keys of locks whose guards still exist are left to expire, because their holders may not
-    /// have noticed yet. Release those guards first.
+    /// The keys of locks whose guards still exist are left to expire, because their holders might
+    /// not have noticed yet. Release those guards first.
     ///
     /// # Errors
     /// Returns [`Unreleased`] if keys may remain: which keys, on which masters, and for how long.

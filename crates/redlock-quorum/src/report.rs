@@ -7,7 +7,7 @@ use std::time::Duration;
 use redlock_core::Cause;
 use redlock_core::admission::RecordedSet;
 
-/// The state of one master at this moment.
+/// The current state of one master.
 ///
 /// Reading it changes nothing on any master.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,12 +15,12 @@ use redlock_core::admission::RecordedSet;
 pub struct NodeReport {
     /// The master: `host:port`, or the path of its socket.
     pub node: Arc<str>,
-    /// Whether it votes, and why not.
+    /// Whether the master votes.
     pub standing: Standing,
-    /// Why its votes do not count; `None` if they do. An admitted master has one if its recorded set
-    /// does not fit the list of this handle.
+    /// The reason why the master does not vote. `None` if it votes. An admitted master can have a
+    /// reason as well, if its recorded set does not fit the list of this handle.
     pub cause: Option<Cause>,
-    /// The facts that the server reports; `None` if it could not be asked.
+    /// The facts that the server reports. `None` if it did not answer.
     pub server: Option<ServerReport>,
 }
 
@@ -30,39 +30,40 @@ pub struct NodeReport {
 pub struct ServerReport {
     /// The process: 40 hex digits, new with every start.
     pub run_id: String,
-    /// The replication history that its data comes from (40 hex digits), where it was a replica, or
-    /// was started from the data of one.
+    /// The replication history of the data (40 hex digits), if the server was a replica, or was
+    /// started from a replica's data.
     pub replid: Option<String>,
     /// `a master`, `a replica`, `not a master`.
     pub role: String,
-    /// It is a node of a cluster.
+    /// `true` for a node of a Redis Cluster.
     pub is_cluster: bool,
-    /// It reads its data from disk.
+    /// `true` while the server reads its data from disk.
     pub is_loading: bool,
-    /// How long the process has been running; `None` if the server does not report it.
+    /// The time since the process started. `None` if the server does not report it.
     pub uptime: Option<Duration>,
     /// The largest TTL of the namespace, by its record.
     pub max_ttl: Option<Duration>,
     /// The identity with which it was admitted: a process, or a process and a history, as 40 hex
     /// digits each.
     pub admitted_as: Option<String>,
-    /// The set of masters that `redlock init` has recorded there; `None` if none is recorded.
+    /// The set of masters that `redlock init` has recorded there. `None` if none is recorded.
     pub set: Option<RecordedSet>,
-    /// The score that its ballots got when it was admitted; `None` if it never was.
+    /// The smallest fencing token that locks could get when it was admitted. `None` if it never
+    /// was.
     pub floor: Option<u64>,
-    /// How many members its ballot set has; 1,024 are complete. `None` if it has no record, or if
-    /// the number was not counted.
+    /// The number of members in its ballot set, which is complete with 1,024. `None` if it has no
+    /// record, or the members were not counted.
     pub ballots: Option<u32>,
-    /// How long its quarantine lasts at least, by its own clock; `None` if none is under way.
+    /// The shortest remaining time of its quarantine, by its own clock. `None` if none is under way.
     pub quarantine_left: Option<Duration>,
-    /// The server reports changes of keys, and a loss of all data at once. Otherwise it does not
-    /// vote for a client without fencing tokens that has a quarantine.
+    /// `true` if the server immediately reports changes of keys and a loss of all data. Otherwise
+    /// it does not vote for a client without fencing tokens that has a quarantine.
     pub tracks: bool,
-    /// Requests of a broken connection are not carried out late. Otherwise the server does not let
-    /// us end one (`CLIENT KILL ID`).
+    /// `true` if the client can cancel requests of a broken connection, which needs the right to
+    /// `CLIENT KILL ID`. Otherwise such a request may run late, and leave a key until it expires.
     pub has_barrier: bool,
-    /// How far its clock is ahead of the median of the masters' clocks, in milliseconds; as exact
-    /// as the time that an answer takes.
+    /// How far its clock is ahead of the median of the masters' clocks, in milliseconds. Off by at
+    /// most the time that an answer takes.
     pub clock_offset_ms: Option<i64>,
 }
 
@@ -70,18 +71,19 @@ pub struct ServerReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Standing {
-    /// It votes.
+    /// The master votes.
     Admitted,
-    /// It is in quarantine.
+    /// The master is in quarantine, and votes afterwards.
     Quarantine,
-    /// Neither: it has no record, was admitted with another identity, or cannot be admitted.
+    /// The master is not admitted, and no quarantine has started: it has no record, was admitted
+    /// with a different identity, or cannot be admitted.
     None,
-    /// It did not answer.
+    /// The master did not answer.
     Unreachable,
 }
 
 impl NodeReport {
-    /// No master could be asked, for the reason given.
+    /// Reports that no master could be queried, with the reason.
     pub(crate) fn unasked(names: &[Arc<str>], why: &str) -> Vec<Self> {
         let report = |name: &Arc<str>| Self {
             node: name.clone(),
@@ -94,7 +96,7 @@ impl NodeReport {
 }
 
 impl Standing {
-    /// The parts of the cause for which its votes do not count.
+    /// Returns the standing of a master that does not vote for this cause.
     pub(crate) fn of(cause: &Cause) -> Self {
         match cause {
             Cause::NotAdmitted(why) if why.in_quarantine => Self::Quarantine,
@@ -103,7 +105,7 @@ impl Standing {
         }
     }
 
-    /// The word for it.
+    /// Returns the standing as a lower-case word.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Admitted => "admitted",

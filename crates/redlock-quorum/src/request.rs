@@ -32,8 +32,8 @@ use crate::settings::{GivenLabel, InvalidRequest, MAX_HOLD_MIN, check_margin};
 /// # Errors
 /// Awaiting it returns [`AcquireError`]:
 ///
-/// - `Held` if another client holds the lock until the wait is over. A lock that the caller itself
-///   holds is no exception, because the lock is not reentrant.
+/// - `Held` if another client, or the caller itself, holds the lock until the wait is over. The
+///   lock is not reentrant.
 /// - `NoQuorum` if too few masters answer, or report a fault that waiting does not fix.
 /// - `TooLate` if no validity is left.
 /// - `Invalid` if an option is out of range.
@@ -176,7 +176,8 @@ impl LockRequest {
         guard.end_run(output).await
     }
 
-    /// [`run`](Self::run) for work that can fail: one `?` for the lock and the work.
+    /// Runs work that can fail, as [`run`](Self::run) does, and returns one error type, so that a
+    /// single `?` covers the lock and the work.
     ///
     /// ```no_run
     /// # use redlock_quorum::Redlock;
@@ -187,8 +188,8 @@ impl LockRequest {
     /// # }
     /// ```
     ///
-    /// An error type of your own needs a conversion from [`RunError`] with the output of the work, which
-    /// can be a variant with `#[from]` of `thiserror`:
+    /// Your own error type needs a conversion from [`RunError`] with the output of the work, such
+    /// as a variant with `#[from]` of `thiserror`:
     ///
     /// ```no_run
     /// use redlock_quorum::{Redlock, RunError};
@@ -220,11 +221,11 @@ impl LockRequest {
     /// ```
     ///
     /// # Errors
-    /// The error of work that ended with one, after a loss of the lock too. Otherwise the error of
-    /// [`run`](Self::run), converted into that type: the lock was not acquired, or it was lost.
+    /// Returns the error of work that failed, even if the lock was lost before. Otherwise the error
+    /// of [`run`](Self::run), converted into that type: the lock was not acquired, or it was lost.
     ///
     /// # Cancel safety
-    /// As [`run`](Self::run).
+    /// The same as for [`run`](Self::run).
     pub async fn try_run<W, F, T, E>(self, work: W) -> Result<T, E>
     where
         W: FnOnce(Hold) -> F,

@@ -1,4 +1,4 @@
-//! `RunError`: why work under a lock has no output, or one that was not protected to its end.
+//! `RunError`: why work under a lock has no output, or unprotected output.
 
 use std::fmt;
 
@@ -6,29 +6,27 @@ use crate::error::AcquireError;
 use crate::lost::Lost;
 use crate::settings::InvalidRequest;
 
-/// Why [`LockRequest::run`](crate::LockRequest::run) does not return the output of the work.
-///
-/// `T` is that output.
+/// The error of [`LockRequest::run`](crate::LockRequest::run). `T` is the output of the work.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError<T = ()> {
-    /// The lock was not acquired; the work was not begun.
+    /// The lock was not acquired, and the work did not start.
     #[error(transparent)]
     Acquire(#[from] AcquireError),
-    /// The lock was lost while the work was going on.
+    /// The lock was lost while the work was running.
     #[error("{lost}")]
     Lost {
         /// The cause, and each master's answer.
         #[source]
         lost: Lost,
-        /// The output of work that ended after the loss: its last part was not protected. `None` if
-        /// the work was stopped before its end.
+        /// The output of work that finished after the loss, whose last part was not protected.
+        /// `None` if the work was stopped before it finished.
         output: Option<T>,
     },
 }
 
 impl<T> RunError<T> {
-    /// The error of what had no output yet, in the words of work that has another one.
+    /// Converts the error of a step without output into the error of work with one.
     pub(crate) fn without_output<U>(self) -> RunError<U> {
         match self {
             Self::Acquire(error) => RunError::Acquire(error),
@@ -36,7 +34,7 @@ impl<T> RunError<T> {
         }
     }
 
-    /// The outcome of work that can fail, where the work's own error comes first.
+    /// Flattens the outcome of work that can fail. The work's own error takes precedence.
     pub(crate) fn flat<E: From<Self>>(
         outcome: Result<Result<T, E>, RunError<Result<T, E>>>,
     ) -> Result<T, E> {
@@ -51,14 +49,14 @@ impl<T> RunError<T> {
     }
 }
 
-/// A request that was not sent.
+/// A request with an invalid option, which was not sent.
 impl<T> From<InvalidRequest> for RunError<T> {
     fn from(invalid: InvalidRequest) -> Self {
         Self::Acquire(invalid.into())
     }
 }
 
-/// Says nothing of the output, which need not be printable.
+/// Omits the output, which need not be printable.
 impl<T> fmt::Debug for RunError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -222,7 +222,7 @@ pub enum BuildError {
     Variable {
         /// The variable, the option of the command that replaced it, or the line of the file.
         name: String,
-        /// What is wrong with the value.
+        /// The reason why the value is invalid.
         why: String,
     },
     /// A value from outside of the program is invalid.
@@ -266,14 +266,14 @@ pub enum BuildError {
         spelled(*.max_ttl), spelled(Ttl::MIN), spelled(MAX_TTL_MAX)
     )]
     MaxTtl {
-        /// The value that was set.
+        /// The value of the builder.
         max_ttl: Duration,
     },
     /// The clock guard is longer than the longest lock.
     #[error("a clock guard of {} is too long; the limit is max_ttl, {}",
         spelled(*.guard), spelled(*.max_ttl))]
     ClockGuard {
-        /// The value that was set.
+        /// The value of the builder.
         guard: Duration,
         /// The largest TTL.
         max_ttl: Duration,
@@ -296,7 +296,7 @@ pub enum BuildError {
          \"redlock-quorum:\", which is reserved"
     )]
     Prefix {
-        /// The value that was set.
+        /// The value of the builder.
         prefix: String,
     },
 }

@@ -56,14 +56,14 @@ pub struct Stats {
     pub waits: Histogram,
     /// Queries to a meeting point about the holder of a key that callers wait for.
     pub watches: u64,
-    /// Requests of waiting callers that were sent because time had passed, not because of a push:
-    /// watches, and attempts after a pause that was not shortened.
+    /// Requests of waiting callers, sent because time had passed and not because of a push:
+    /// watches, and attempts after an uninterrupted pause.
     pub polls: u64,
     /// Reports of masters that a key has changed, or that all keys may have changed.
     pub pushes: u64,
     /// Extensions sent, automatic or by the holder.
     pub extensions: u64,
-    /// How much of the lease was left each time an extension moved its deadline. Values close to
+    /// The remaining time of the lease at each extension that moved its deadline. Values close to
     /// zero mean that leases are about to be lost.
     pub margins: Histogram,
     /// Lost locks, by reason.

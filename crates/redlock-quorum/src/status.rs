@@ -11,24 +11,24 @@ use redlock_protocol::quorum::quorum;
 
 use crate::votes::{NodeVote, holder};
 
-/// Who holds a resource, by what each master reports.
+/// The holder of a resource, by the answers of all masters.
 ///
-/// A snapshot taken from masters one by one and not a proof: by the time it is read the answer may
-/// be another. To be sure of a lock, hold it.
+/// This is a snapshot and not a proof. The masters are read separately, and the state may have
+/// changed by the time you read it. To be sure of a lock, hold it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Status {
     /// The state on which a quorum agrees.
     pub state: State,
-    /// Each master's answer, in the order in which the masters were given: [`Verdict::Held`],
-    /// [`Verdict::Free`] or [`Verdict::Unknown`]. The answer of a master that is not admitted is
-    /// shown, and counts for nothing.
+    /// Each master's answer, in the configured order of masters: [`Verdict::Held`],
+    /// [`Verdict::Free`] or [`Verdict::Unknown`]. Includes the answers of masters that are not
+    /// admitted, but they do not affect `state`.
     pub nodes: Vec<NodeVote>,
-    /// How many processes wait in the [queue](crate::RedlockBuilder::queue) of the resource: the
-    /// largest number that a master reports. Processes that have died count for up to 3 s. 0 if
+    /// The number of processes in the [queue](crate::RedlockBuilder::queue) of the resource: the
+    /// largest number that a master reports. Includes processes that died less than 3 s ago. 0 if
     /// this handle does not queue, or no master reports a number.
     pub waiters: u32,
-    /// The set that most of these masters belong to, by their records; `None` if none names one.
+    /// The recorded set to which most of these masters belong. `None` if no record has one.
     pub set: Option<RecordedSet>,
 }
 
@@ -40,15 +40,16 @@ pub enum State {
     Held {
         /// The token of the holder.
         token: String,
-        /// How long it still is on a quorum, if it is not extended; `None` if it never expires.
+        /// The time until too few masters have it, unless it is extended. `None` if it never
+        /// expires.
         ttl: Option<Duration>,
     },
     /// A quorum of masters is free.
     Free,
-    /// A quorum of masters is free or keeps the key for the next waiter: nobody holds it, and it is
-    /// taken within about 50 ms.
+    /// No client holds the lock. A quorum of masters is free or keeps the key for the next waiter,
+    /// which usually takes it within about 50 ms.
     Reserved,
-    /// Neither: too few masters answered, or several tokens share them.
+    /// No majority agrees: too few masters answered, or several clients each hold some of them.
     Undecided,
 }
 
@@ -57,7 +58,7 @@ impl Status {
         Self { state: State::of(&nodes), nodes, waiters: 0, set: None }
     }
 
-    /// No master could be asked, for the reason given.
+    /// Creates the status if no master could be queried, with the reason.
     pub(crate) fn unasked(names: &[Arc<str>], why: &str) -> Self {
         let verdict = Verdict::Unknown(Cause::NotConnected(why.to_owned().into()));
         let node = |name: &Arc<str>| NodeVote::new(name.clone(), verdict.clone(), None);

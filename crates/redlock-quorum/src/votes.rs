@@ -74,8 +74,9 @@ impl Votes {
     }
 
     /// Returns `true` if a majority granted a lock that then failed because too few of them
-    /// accepted a ballot for its fencing token: they had accepted larger ones. No client holds the
-    /// lock then. A lease that was being resumed, and was extended, is left to its holder.
+    /// accepted a ballot for its fencing token: they had accepted larger ballots. After that, no
+    /// client holds the lock. If it was a resumed lease that was extended, it is left to its
+    /// holder.
     pub fn is_outbid(&self) -> bool {
         let refused = self.iter().filter(|vote| vote.verdict == Verdict::BallotRefused).count();
         refused > 0 && refused + self.granted() >= quorum(self.len())
@@ -101,9 +102,10 @@ impl Votes {
         holder(&self.votes)
     }
 
-    /// Returns `true` if a caller of this process holds the lock: one that uses the same handle, or a
+    /// Returns `true` if a caller of this process holds the lock, through the same handle or a
     /// clone of it. Locks of other handles are not recognized. Only the votes of
-    /// [`AcquireError::Held`](crate::AcquireError::Held) tell that, and others return `false`.
+    /// [`AcquireError::Held`](crate::AcquireError::Held) contain this, and all others return
+    /// `false`.
     pub fn is_held_here(&self) -> bool {
         self.is_held_here
     }

@@ -43,11 +43,11 @@ use self::doorbell::Doorbell;
 enum Order {
     /// As it is.
     RingsThenChecks,
-    /// The other way round, which is wrong.
+    /// The opposite order, which is wrong.
     ChecksThenRings,
 }
 
-/// What the mailbox is made of: letters behind a lock, and a bit for each link that was woken.
+/// The parts of the mailbox: letters in a mutex, and a bit for each woken link.
 struct Mailbox {
     letters: Mutex<u32>,
     links: AtomicU32,
@@ -120,7 +120,7 @@ fn drive(mailbox: &Mailbox, alarm: &std::sync::Arc<Alarm>) {
 
 fn no_work_is_left(order: Order) {
     let mut model = loom::model::Builder::new();
-    // More preemptions take minutes; the wrong order is found with fewer.
+    // More preemptions take minutes, and fewer suffice to find the wrong order.
     model.preemption_bound = Some(3);
     model.check(move || {
         let (mailbox, alarm) = (Mailbox::new(order), std::sync::Arc::<Alarm>::default());

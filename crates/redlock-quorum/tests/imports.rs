@@ -1,7 +1,7 @@
 //! The shape of the crate, read from its sources: which file imports which.
 //!
-//! A parent module owns its children, and `use self::child` says no more than that: what counts is
-//! what a file takes from `crate` and `super`.
+//! A parent module owns its children, and `use self::child` only states that. The graph consists of
+//! each file's imports from `crate` and `super`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says so what it expects")]
 
@@ -40,7 +40,7 @@ fn sources(first: &Path) -> BTreeMap<Vec<String>, Vec<String>> {
     sources
 }
 
-/// Reads one file, and the files of the modules that it declares; those of its tests are none.
+/// Reads one file, and the files of the modules that it declares, except test modules.
 fn read_module(
     file: &Path,
     folder: &Path,
@@ -105,7 +105,7 @@ fn quoted(text: &str, quote: char) -> usize {
     panic!("the literal ends: {text:.40}")
 }
 
-/// The same without what is there for tests only.
+/// Returns the tokens without test-only code.
 fn without_tests(tokens: &[String]) -> Vec<String> {
     let mut code = Vec::new();
     let mut at = 0;
@@ -179,7 +179,7 @@ fn imports(path: &[String], tokens: &[String]) -> BTreeSet<Vec<String>> {
     imports
 }
 
-/// Reads what stands behind `::`, a name or a group of them. Returns how many tokens that were.
+/// Reads the part after `::`, a name or a group of them. Returns its number of tokens.
 fn tree(tokens: &[String], base: &[String], into: &mut BTreeSet<Vec<String>>) -> usize {
     let mut base = base.to_vec();
     let mut at = 0;
@@ -211,7 +211,7 @@ fn file_name(path: &[String]) -> String {
     if path.is_empty() { "lib".to_owned() } else { path.join("/") }
 }
 
-/// Where the names are that the root gives out under its own.
+/// Returns the modules of the names that the root re-exports.
 fn exported(root: &[String]) -> BTreeMap<String, Vec<String>> {
     let mut exported = BTreeSet::new();
     for at in (2..root.len()).filter(|at| root[at - 2] == "pub" && root[at - 1] == "use") {
@@ -244,8 +244,8 @@ fn graph_of(root: &str) -> Graph {
     sources.iter().map(edges).collect()
 }
 
-/// The files that are in a circle of imports: what is left when all are taken out that import
-/// nothing of what is left, and all that nothing of it imports.
+/// Returns the files in a circle of imports. It repeatedly removes every file that imports no
+/// remaining file, or that no remaining file imports.
 fn circles(graph: &Graph) -> Graph {
     let mut left = graph.clone();
     loop {
@@ -388,6 +388,6 @@ fn the_walk_through_one_acquire_names_at_most_twenty_files_that_exist() {
         let found = ["redlock-quorum", "redlock-protocol"].map(|part| is_in(name, part));
         assert!(found[0] != found[1], "{name} is in {found:?}");
     }
-    // More than that is no walk: a reader takes the map above.
+    // A longer list is not a walk, and the reader is better served by the map above.
     assert!((10..=20).contains(&ours.len()), "{}: {ours:?}", ours.len());
 }

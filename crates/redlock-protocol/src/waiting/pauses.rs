@@ -19,8 +19,9 @@ use crate::retry::{self, APART_MAX};
 /// The first sleep of the first in a queue. Each further sleep is twice as long, up to a second.
 const SLEEP_MIN: Duration = Duration::from_millis(100);
 /// The sleep of the second in a queue, the additional sleep per further place, and the longest
-/// sleep (plus one millisecond per place). A quarter is random. The first in the queue and all
-/// others ahead may have stopped, so each place must send a request in time.
+/// sleep, unless one millisecond per ticket ahead is longer. It varies by a quarter at random. The
+/// first in the queue and all others ahead may have stopped, so each place must send a request in
+/// time.
 const PLACE_AGAIN: [Duration; 3] =
     [Duration::from_millis(310), Duration::from_millis(100), Duration::from_millis(800)];
 /// The time after a reservation for another ticket until the next request, the addition per further

@@ -91,9 +91,9 @@ impl fmt::Debug for LockAllRequest {
     }
 }
 
-/// Several locks that are held together. See [`crate::GuardSet`]. It derefs to that type for
+/// Several locks held together. See [`crate::GuardSet`]. It derefs to that type for
 /// methods that do not wait. Methods that wait are here and block.
-#[must_use = "if unused, the locks are released immediately"]
+#[must_use = "if unused, the locks are released immediately; `let _ = ..` also drops the guards"]
 pub struct GuardSet {
     set: crate::GuardSet,
     worker: Arc<Worker>,

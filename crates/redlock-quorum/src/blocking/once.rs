@@ -55,9 +55,9 @@ impl OnceRequest {
         Self { request: self.request.fire(fire), ..self }
     }
 
-    /// Runs the job on this thread, unless it was completed before, and records its completion when
-    /// it has ended. Blocking work cannot be stopped from outside: call [`Hold::check`] between its
-    /// steps.
+    /// Runs the job on this thread, unless it was completed before, and records its completion
+    /// afterwards. Blocking work cannot be stopped from outside, so call [`Hold::check`] between
+    /// its steps.
     ///
     /// # Errors
     /// The same as [`LockRequest::run`](super::LockRequest::run). `Acquire` also means that too few
@@ -120,7 +120,7 @@ impl fmt::Debug for OnceRequest {
 /// The outcome of [`OnceRequest::begin`].
 #[derive(Debug)]
 pub enum Begun {
-    /// The job is due; this guard holds its lock.
+    /// The job is due, and this guard holds its lock.
     Run(OnceGuard),
     /// The job was already completed.
     Done {
@@ -132,7 +132,7 @@ pub enum Begun {
 }
 
 /// The lock of a job that runs once, while it runs. See [`crate::OnceGuard`].
-#[must_use = "the work is not marked as done when its guard is dropped"]
+#[must_use = "if dropped, the completion is not recorded, and the job runs again"]
 pub struct OnceGuard {
     guard: crate::OnceGuard,
     worker: Arc<Worker>,

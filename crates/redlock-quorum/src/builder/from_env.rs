@@ -47,7 +47,7 @@ impl RedlockBuilder {
     /// | variable | |
     /// |---|---|
     /// | `REDLOCK_NODES` | the masters, separated by commas; or |
-    /// | `REDLOCK_NODES_FILE` | a file with one on each line; a line that begins with `#` is a comment |
+    /// | `REDLOCK_NODES_FILE` | a file with one URL per line, in which `#` starts a comment line |
     /// | `REDLOCK_USERNAME`, `REDLOCK_PASSWORD_FILE` | the user, and a file with its password that is read for each connection, for masters whose URLs have no [credentials](Self::credentials) |
     /// | `REDLOCK_PREFIX` | [`prefix`](Self::prefix) |
     /// | `REDLOCK_MAX_TTL` | [`max_ttl`](Self::max_ttl), as `500ms`, `10s`, `1h` |

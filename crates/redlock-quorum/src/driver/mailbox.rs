@@ -1,4 +1,4 @@
-//! `Mailbox`: what callers ask of the driver, and what masters answer.
+//! `Mailbox`: the commands of callers, and the answers of masters.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ pub(crate) struct Mailbox {
     /// set.
     has_commands: AtomicBool,
     has_signals: AtomicBool,
-    /// One bit for each link that was woken.
+    /// One bit per woken link.
     links: AtomicU32,
     doorbell: Doorbell,
 }
@@ -27,7 +27,7 @@ pub(crate) struct Mailbox {
 struct Letters {
     commands: Vec<Command>,
     signals: Signals,
-    /// The driver has ended: no command is read any more.
+    /// The driver has ended, and no command is read.
     is_closed: bool,
 }
 
@@ -51,7 +51,7 @@ impl Signals {
         self.order.is_empty()
     }
 
-    /// Counts the votes that are added.
+    /// Counts added votes.
     fn count(&mut self, more: usize) {
         match self.order.last_mut() {
             Some(Signal::Votes(count)) => *count += more,
@@ -85,7 +85,7 @@ impl Mailbox {
         self.doorbell.ring();
     }
 
-    /// Drops what was left, and all that comes.
+    /// Drops all letters, and those that arrive later.
     pub(super) fn close(&self) {
         let mut letters = self.letters();
         letters.is_closed = true;
@@ -94,7 +94,7 @@ impl Mailbox {
         drop(left);
     }
 
-    /// Asks for a turn of the driver.
+    /// Requests a turn of the driver.
     pub(super) fn ring(&self) {
         self.doorbell.ring();
     }

@@ -13,14 +13,14 @@ use redlock_protocol::client::table::Id;
 
 use redlock_protocol::client::ids::RequestId;
 
-/// The driver's end. One that is dropped without an answer ends the wait of the other.
+/// The driver's end. Dropping it without an answer ends the caller's wait.
 pub(crate) struct Reply<T>(Option<Arc<Shared<T>>>);
 
-/// The caller's end: the answer, or none where none will come. One that is dropped before withdraws
-/// what was asked, if it can be withdrawn.
+/// The caller's end: resolves to the answer, or to `None` if none will come. Dropping it earlier
+/// withdraws the request, if it can be withdrawn.
 pub(crate) struct Awaited<'a, T: Send + 'static> {
     shared: Option<Arc<Shared<T>>>,
-    /// Where it is withdrawn.
+    /// The receiver of the withdrawal.
     withdraws_at: Option<&'a dyn Withdrawals>,
 }
 
@@ -35,24 +35,25 @@ enum State<T> {
     Answered(T),
     /// The answer was taken, or will not come.
     Over,
-    /// Nobody waits for it any more.
+    /// The caller no longer waits for it.
     Left,
 }
 
 /// The id under which the driver has entered a request. A caller that gives up returns it, so that
 /// the driver need not search. Only the driver reads it.
 pub(crate) trait Entered: Send + Sync {
-    /// The id; one that was never set is no one's.
+    /// The id. The null id if it was never set.
     fn get(&self) -> RequestId;
 }
 
-/// Where requests are withdrawn.
+/// The receiver of withdrawn requests.
 pub(crate) trait Withdrawals: Sync {
     /// The caller of this request has stopped waiting.
     fn withdraw(&self, entry: Arc<dyn Entered>);
 }
 
-/// A new answer, and where the request is withdrawn when it is not waited for any more.
+/// Creates both ends of an answer. `withdraws_at` receives the withdrawal if the caller stops
+/// waiting.
 pub(crate) fn reply<T: Send + 'static>(
     withdraws_at: Option<&dyn Withdrawals>,
 ) -> (Reply<T>, Awaited<'_, T>) {
@@ -62,7 +63,7 @@ pub(crate) fn reply<T: Send + 'static>(
 }
 
 impl<T> Reply<T> {
-    /// Answers. The answer comes back where nobody waits for it any more.
+    /// Sends the answer. Returns it if the caller no longer waits for it.
     pub(crate) fn send(mut self, answer: T) -> Result<(), T> {
         let Some(shared) = self.0.take() else { return Err(answer) };
         let mut state = shared.state();
@@ -74,7 +75,7 @@ impl<T> Reply<T> {
         Ok(())
     }
 
-    /// Whether nobody waits for the answer any more.
+    /// Returns `true` if the caller no longer waits for the answer.
     pub(crate) fn is_closed(&self) -> bool {
         self.0.as_ref().is_none_or(|shared| matches!(*shared.state(), State::Left))
     }
@@ -126,7 +127,7 @@ impl<T: Send + 'static> Future for Awaited<'_, T> {
 impl<T: Send + 'static> Drop for Awaited<'_, T> {
     fn drop(&mut self) {
         let Some(shared) = self.shared.take() else { return };
-        // An answer that came meanwhile is dropped once the lock is free.
+        // An answer that has just arrived is dropped after unlocking.
         let left = std::mem::replace(&mut *shared.state(), State::Left);
         drop(left);
         if let Some(withdrawals) = self.withdraws_at {

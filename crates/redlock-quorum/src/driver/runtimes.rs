@@ -16,7 +16,8 @@ use super::task::Task;
 use crate::settings::InvalidRequest;
 use redlock_protocol::client::ids::HoldId;
 
-/// How long a driver on another runtime, which may not poll it, has for a turn after the doorbell.
+/// How long a driver on another runtime, which might not poll it, has for a turn after the
+/// doorbell.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(100);
 
 impl Slot {
@@ -62,8 +63,8 @@ impl Slot {
         self.launch(driver.map(|(driver, ())| driver), &runtime)
     }
 
-    /// Sees to it that what was posted, and is not waited for, is read: also where the runtime of
-    /// the driver is not polled, and this one is.
+    /// Makes sure that posted commands without a waiting caller are read, even if the driver's
+    /// runtime is not polled but this one is.
     pub(crate) fn ensure_served(self: &Arc<Self>) {
         let is_started = self.start().is_ok();
         if !is_started || !self.is_elsewhere() {
@@ -73,14 +74,14 @@ impl Slot {
             let (slot, turns) = (self.clone(), self.ring());
             runtime.spawn(async move {
                 sleep(PATIENCE).await;
-                // Where it has ended meanwhile nothing reads any more.
+                // If it has ended in the meantime, nothing is left to read.
                 let _ = slot.take_over(turns);
             });
         }
     }
 
-    /// Connects the masters and hands the driver to a task of `runtime`. Without a driver it has
-    /// ended meanwhile.
+    /// Connects the masters and hands the driver to a task of `runtime`. Without a driver, the
+    /// driver has ended in the meantime.
     fn launch(
         self: &Arc<Self>,
         driver: Option<Box<Driver>>,
@@ -89,14 +90,16 @@ impl Slot {
         let connected = driver.and_then(|driver| self.work(driver, Driver::connect));
         let Some((driver, ())) = connected else { return Err(InvalidRequest::Panicked) };
         if let Some(task) = self.rest(driver) {
-            // A runtime that has ended meanwhile drops the task at once, which parks the driver.
+            // A runtime that was shut down in the meantime immediately drops the task, which parks
+            // the driver.
             drop(runtime.spawn(Task::new(task, self.clone(), runtime)));
         }
         Ok(())
     }
 }
 
-/// The runtime around the caller, unless it has ended: its blocking threads may still run.
+/// Returns the runtime around the caller, unless it was shut down while its blocking threads still
+/// run.
 pub(crate) fn living_runtime() -> Option<Handle> {
     let runtime = Handle::try_current().ok()?;
     let probe = Arc::new(());
@@ -105,13 +108,13 @@ pub(crate) fn living_runtime() -> Option<Handle> {
         let _held = held;
         pending::<()>().await;
     });
-    // A runtime that has ended drops what is spawned on it at once.
+    // A runtime that was shut down immediately drops spawned tasks.
     let lives = Arc::strong_count(&probe) > 1;
     task.abort();
     lives.then_some(runtime)
 }
 
-/// Outside of a runtime nothing can be started: the next use of the handle goes on with it.
+/// Outside a runtime nothing can be started, so the next use of the handle continues the driver.
 impl Giver for Slot {
     fn tell(self: Arc<Self>, hold: HoldId, told: Told) {
         self.post_here(match told {

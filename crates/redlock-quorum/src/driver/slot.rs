@@ -1,4 +1,4 @@
-//! `Slot`: where the driver is, on one runtime after the other.
+//! `Slot`: the place of the driver, which moves from one runtime to the next.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,10 +14,11 @@ use super::reply::{Entered, Withdrawals};
 use super::{Driver, Setup};
 use crate::error::Unreleased;
 
-/// Where the driver is.
+/// The place of the driver.
 ///
-/// Between two turns it rests here, so that another runtime can take it over from one that does
-/// not poll its tasks. The lock is held for a few instructions, and nothing is woken under it.
+/// Between two turns the driver rests here, so that a second runtime can take it over if its own
+/// runtime does not poll its tasks. The mutex is locked for a few instructions, and nothing is
+/// woken under it.
 pub(crate) struct Slot {
     mailbox: Arc<Mailbox>,
     clock: Clock,
@@ -26,10 +27,10 @@ pub(crate) struct Slot {
     pub(super) is_running: AtomicBool,
     /// The runtime of the driver polls it only while a thread blocks on it.
     may_idle: AtomicBool,
-    /// The driver is leaving its runtime. Callers that are dismissed by that ask again when it has:
-    /// what they leave for it meanwhile would keep it there.
+    /// The driver is leaving its runtime. Dismissed callers send their commands again only after it
+    /// has left, because new commands would keep it there.
     is_parking: AtomicBool,
-    /// Turns and take-overs so far: they go on where the driver is polled.
+    /// Turns and take-overs so far. They grow while the driver is polled.
     pub(super) turns: AtomicU64,
     /// The process that made it. A forked child has copies of all values, but no thread that works on
     /// them, and shares the sockets with its parent.
@@ -98,7 +99,7 @@ impl Slot {
         self.mailbox.post(command);
     }
 
-    /// Whether the driver is on another runtime that may not be polled at all.
+    /// Returns `true` if the driver is on another runtime, which might not be polled at all.
     pub(crate) fn is_elsewhere(&self) -> bool {
         if !self.may_idle.load(Ordering::SeqCst) {
             return false;
@@ -122,8 +123,8 @@ impl Slot {
         self.turns.load(Ordering::Relaxed) != turns
     }
 
-    /// Works on the driver, which is not in the slot. None when that has panicked: then the driver
-    /// is of no use any more, and all that wait get an answer.
+    /// Works on the driver, which is not in the slot. `None` if that has panicked. In that case the
+    /// driver can no longer be used, and all waiting callers get an answer.
     pub(super) fn work<T>(
         &self,
         mut driver: Box<Driver>,
@@ -147,7 +148,7 @@ impl Slot {
                 *driver = Some(rested);
                 Some(*task)
             }
-            // The one that took the driver out is the only one to change the state meanwhile.
+            // Only the one who took the driver out changes the state during that time.
             State::Parked(_) | State::Ended(_) => None,
         }
     }
@@ -160,8 +161,8 @@ impl Slot {
         }
     }
 
-    /// No task works on the driver from here on. Commands that arrived meanwhile are handled first,
-    /// so that no caller waits for a task that does not exist.
+    /// Parks the driver, on which no task works from here on. Commands that arrived until now are
+    /// handled first, so that no caller waits for a task that does not exist.
     pub(super) fn park(&self, mut driver: Box<Driver>) {
         self.is_parking.store(true, Ordering::SeqCst);
         while let Some((rested, ())) = self.work(driver, Driver::leave) {
@@ -233,8 +234,8 @@ impl Slot {
         }
     }
 
-    /// Takes the driver out for what comes next, which no task that works on it now takes part in.
-    /// `None` if one is at work at this moment, or never will be.
+    /// Takes the driver out for its next task. The task that works on it now can no longer take it.
+    /// `None` if the driver is currently at work, or has ended.
     pub(super) fn enter(&self, state: &mut State, home: Option<Home>) -> Option<Box<Driver>> {
         let next = |task: u64| State::Running { task: task.wrapping_add(1), home, driver: None };
         let next = match state {
@@ -286,7 +287,7 @@ impl Home {
 }
 
 impl End {
-    /// The keys that are left on masters at `now`, without keys that have expired meanwhile.
+    /// Returns the keys left on masters at `now`, without keys that have expired since.
     fn outcome(&self, now: Instant) -> Result<(), Unreleased> {
         let Err(unreleased) = &self.outcome else { return Ok(()) };
         unreleased.after(now.saturating_since(self.at)).into_result()

@@ -1,4 +1,4 @@
-//! `Task`: what works on the driver, on one runtime, for as long as the driver is this task's.
+//! `Task`: works on the driver, on one runtime, as long as the driver belongs to this task.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -22,17 +22,17 @@ pub(super) struct Task {
     /// There was nothing left to do at the end of the last turn, and callers come several at a
     /// time.
     was_busy: bool,
-    /// On a runtime with several threads a task that was woken runs next, before the other tasks
-    /// that are ready and would leave commands too. Where callers come several at a time it lets
-    /// them go first, or what each asks would be written to the masters by itself.
+    /// On a runtime with several threads a woken task runs next, ahead of other ready tasks that
+    /// would leave commands as well. If several callers come at a time, this task lets them go
+    /// first, because otherwise each request would be written to the masters separately.
     lets_others_first: bool,
     /// The runtime is to check its sockets for replies.
     check: Option<Arc<SocketCheck>>,
-    /// It has found those that came before this.
+    /// The driver has found all replies that arrived before this.
     seen: Instant,
 }
 
-/// The timer of the runtime for the next thing that is due.
+/// The runtime's timer for the next due entry.
 struct Alarm {
     /// When that is.
     at: Instant,
@@ -41,8 +41,8 @@ struct Alarm {
     timer: Pin<Box<Sleep>>,
 }
 
-/// When something is due, the runtime is first asked to check its sockets. So a reply that has
-/// arrived does not count as late because this process was stopped or busy.
+/// Before anything due is handled, the runtime must check its sockets. Otherwise a reply that has
+/// already arrived would be treated as late because this process was stopped or busy.
 struct SocketCheck {
     asked_at: Instant,
     is_over: AtomicBool,
@@ -84,8 +84,8 @@ impl Task {
     /// Whether something may be due. There is one timer of the runtime for all that is to come.
     fn is_due(&mut self, next: Option<Instant>, holds: bool, cx: &mut Context<'_>) -> bool {
         let Some(next) = next else { return false };
-        // An alarm that was set for an earlier time is kept: one useless wake-up costs less than
-        // setting it anew for every request.
+        // An alarm for an earlier time is kept, because one useless wake-up costs less than
+        // resetting the timer for every request.
         let serves = |alarm: &Alarm| alarm.at <= next && (alarm.is_nap || !holds);
         if !self.alarm.as_ref().is_some_and(serves) {
             self.alarm = Some(Alarm::set(next, next.saturating_since(self.slot.now()), holds));
@@ -94,7 +94,7 @@ impl Task {
         self.alarm.take_if(|alarm| rings(alarm)).is_some()
     }
 
-    /// The runtime has checked its sockets since it was asked to.
+    /// The runtime has finished the requested check of its sockets.
     fn end_check(&mut self) {
         if let Some(check) = self.check.take_if(|check| check.is_over.load(Ordering::Acquire)) {
             self.seen = check.asked_at;

@@ -1,13 +1,13 @@
-//! Durations as people write them.
+//! Durations in the usual notation.
 
 use std::time::Duration;
 
 pub use redlock_core::duration::{about, at_least, at_most, spelled};
 
-/// `500ms`, `10s`, `1.5m`, `1h30m`, `2d`; a bare number is seconds.
+/// Parses `500ms`, `10s`, `1.5m`, `1h30m` or `2d`. A number without a unit is in seconds.
 ///
 /// # Errors
-/// The expected form, when the text is none of these or is too long for a clock.
+/// Returns the expected form if the text is in none of these forms, or too long for a clock.
 pub fn parse(text: &str) -> Result<Duration, String> {
     let mut rest = text.trim();
     let mut sum = Duration::ZERO;

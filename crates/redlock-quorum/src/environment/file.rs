@@ -9,7 +9,7 @@ use crate::environment::reading::read;
 use crate::environment::variables::{CONFIG, SETTINGS};
 use crate::settings::BuildError;
 
-/// The file that is read if [`CONFIG`] names no other.
+/// The configuration file that is read unless [`CONFIG`] names another one.
 pub const DEFAULT_FILE: &str = "/etc/redlock/config";
 
 /// The lines of a configuration file. The default has none.

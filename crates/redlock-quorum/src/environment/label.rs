@@ -1,4 +1,4 @@
-//! The default label: `user@host:pid`, for people who look for the holder of a lock.
+//! The default label: `user@host:pid`, which shows operators who holds a lock.
 
 use redlock_core::Label;
 use rustix::process::getuid;
@@ -17,8 +17,8 @@ pub(crate) fn of_process() -> Option<Label> {
 }
 
 /// Returns the name of the user from the environment, or from the file of this machine's users.
-/// Other users are in a directory service. One that hangs must not keep a lock from being acquired,
-/// so they are known by their number.
+/// Other users are in a directory service, which can hang and must not delay a lock, so their label
+/// has their number instead.
 fn user(environment: &Environment<'_>) -> String {
     if let Some(name) = environment.get("LOGNAME").or_else(|| environment.get("USER")) {
         return name.to_string_lossy().into_owned();

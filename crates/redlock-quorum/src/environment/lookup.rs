@@ -64,7 +64,8 @@ impl<'a> Environment<'a> {
         Ok(Some((value, source)))
     }
 
-    /// Whether this process is below `redlock run`, which removes the masters.
+    /// Returns `true` if this process runs under `redlock run`, which removes the masters from its
+    /// environment.
     pub fn is_below_run(&self) -> bool {
         self.get(TOKEN).is_some()
     }

@@ -12,7 +12,7 @@ use crate::settings::BuildError;
 /// One master. `Debug` does not show its URL, which may contain a password.
 #[derive(Clone)]
 pub struct Master {
-    /// Where it is.
+    /// The URL of the master.
     pub url: String,
     /// The source of the URL: an option, a variable, or a line of a file.
     pub origin: String,
@@ -27,11 +27,11 @@ impl std::fmt::Debug for Master {
 /// The configured masters, and the setting that names them.
 #[derive(Clone, Debug, Default)]
 pub struct Named {
-    /// The masters; none if no setting names them.
+    /// The masters. Empty if no setting names them.
     pub masters: Vec<Master>,
     /// The variable.
     pub name: &'static str,
-    /// What gave its value.
+    /// The place where it was set.
     pub source: Source,
     /// The file, if the variable names one.
     pub file: Option<PathBuf>,
@@ -110,7 +110,7 @@ fn is_part_of_a_password(master: &Master, list: &[Master]) -> bool {
     !master.url.contains("://") && list.iter().any(|other| other.url.contains('@'))
 }
 
-/// URLs separated by commas or on lines of their own; `#` at the start of a line is a comment.
+/// Splits URLs at commas and line ends. A line that starts with `#` is a comment.
 fn listed(text: &str, origin: impl Fn(usize) -> String) -> Vec<Master> {
     let lines = (1..).zip(text.lines().map(str::trim));
     let lines = lines.filter(|(_, line)| !line.starts_with('#'));

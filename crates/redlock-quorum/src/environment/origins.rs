@@ -31,7 +31,7 @@ impl Origins {
     }
 }
 
-/// The error with what gave the value, where that was not the program.
+/// Adds the source of the value to the error, if the value did not come from the program.
 pub(crate) fn given_by(origin: &Option<String>, error: BuildError) -> BuildError {
     match origin.clone() {
         Some(by) => BuildError::Given { by, error: Box::new(error) },

@@ -11,21 +11,21 @@ use crate::environment::source::Source;
 use crate::environment::variables::{TLS_CA, TLS_CERT, TLS_KEY, Variable};
 use crate::settings::BuildError;
 
-/// A file, and what named it.
+/// A file, and the setting that names it.
 #[derive(Clone, Debug)]
 pub struct PemFile {
-    /// Where it is.
+    /// The path of the file.
     pub path: PathBuf,
     /// The source of the file name: an option or a variable.
     pub origin: String,
 }
 
-/// The files of a TLS set-up that were named.
+/// The files of a TLS set-up, as far as they are configured.
 #[derive(Clone, Debug, Default)]
 pub struct PemFiles {
-    /// Whom we trust.
+    /// The trusted certificates.
     pub ca: Option<PemFile>,
-    /// Our certificate.
+    /// The certificate of this client.
     pub cert: Option<PemFile>,
     /// Its private key.
     pub key: Option<PemFile>,
@@ -34,9 +34,9 @@ pub struct PemFiles {
 /// The contents of the files, and their sources. `Debug` shows no key.
 #[derive(Clone, Default)]
 pub struct Pem {
-    /// Whom we trust; the system's where none was named.
+    /// The trusted certificates. `None` for those of the system.
     pub ca: Option<Vec<u8>>,
-    /// Our certificate and its private key.
+    /// The certificate of this client and its private key.
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
     /// The sources of the CA and of the identity, with their files.
     pub(crate) origins: (Option<String>, Option<String>),
@@ -45,7 +45,7 @@ pub struct Pem {
 }
 
 impl Environment<'_> {
-    /// The files that the variables name.
+    /// Returns the files that the variables name.
     pub(crate) fn pem_files(&self) -> Result<PemFiles, BuildError> {
         let file = |variable: &Variable<PathBuf>| -> Result<_, BuildError> {
             let given = self.value(variable)?;
@@ -60,10 +60,11 @@ impl Environment<'_> {
 }
 
 impl PemFiles {
-    /// Reads them; whether they are of use shows when a handle is built.
+    /// Reads the files. Their contents are checked when a handle is built.
     ///
     /// # Errors
-    /// [`BuildError::Variable`] when one cannot be read, or a certificate or its key is missing.
+    /// Returns [`BuildError::Variable`] if a file cannot be read, or if a certificate or its key is
+    /// missing.
     pub fn read(&self) -> Result<Pem, BuildError> {
         let ca = self.ca.as_ref().map(PemFile::read).transpose()?;
         let identity = match (&self.cert, &self.key) {
@@ -80,7 +81,7 @@ impl PemFiles {
 }
 
 impl PemFile {
-    /// The source, and the file.
+    /// Returns the source, and the path of the file.
     pub fn named(&self) -> String {
         format!("{} {}", self.origin, self.path.display())
     }
@@ -89,7 +90,8 @@ impl PemFile {
         read(&self.origin, &self.path)
     }
 
-    /// Names what is missing as this one was named: by its variable, or as an option.
+    /// Returns the error for a missing counterpart, which is named in the same way as this file: by
+    /// its variable, or as an option.
     fn alone(&self, own: &Variable<PathBuf>, missing: &Variable<PathBuf>) -> BuildError {
         let is_variable = self.origin.starts_with(own.name());
         let missing = if is_variable { missing.name().into() } else { missing.option() };

@@ -1,6 +1,6 @@
-//! `Source`: what gave a value.
+//! `Source`: the place where a value was set.
 
-/// What gave a value.
+/// The place where a value was set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Source {
     /// An option of the command.
@@ -9,7 +9,7 @@ pub enum Source {
     Environment,
     /// A line of the configuration file, such as `line 3 of /etc/redlock/config`.
     File(String),
-    /// Nothing did.
+    /// Nowhere, so the default applies.
     #[default]
     Default,
 }
@@ -35,7 +35,7 @@ impl Source {
     }
 }
 
-/// The option of the command that means the same as a variable.
+/// Returns the command's option with the same meaning as a variable.
 pub(crate) fn option_of(variable: &str) -> String {
     let words = variable.trim_start_matches("REDLOCK_");
     format!("--{}", words.to_lowercase().replace('_', "-"))

@@ -12,7 +12,7 @@ use crate::settings::{BuildError, Quarantine};
 pub const CONFIG: &str = "REDLOCK_CONFIG";
 /// The masters, separated by commas.
 pub const NODES: &str = "REDLOCK_NODES";
-/// A file with one master on each line.
+/// A file with one master per line.
 pub const NODES_FILE: &str = "REDLOCK_NODES_FILE";
 /// `redlock run` sets it for its command: the value of the lock's key.
 pub const TOKEN: &str = "REDLOCK_TOKEN";
@@ -21,26 +21,26 @@ pub const TOKEN: &str = "REDLOCK_TOKEN";
 pub const PREFIX: Variable<OsString> = Variable { name: "REDLOCK_PREFIX", read: Ok };
 /// The largest TTL.
 pub const MAX_TTL: Variable<Duration> = Variable { name: "REDLOCK_MAX_TTL", read: duration_of };
-/// How long each master has for its answer.
+/// The time limit for each master's answer.
 pub const NODE_TIMEOUT: Variable<Duration> =
     Variable { name: "REDLOCK_NODE_TIMEOUT", read: duration_of };
-/// Whether a master that may have lost its keys is kept from voting.
+/// Whether a master that may have lost its keys must not vote.
 pub const QUARANTINE: Variable<Quarantine> =
     Variable { name: "REDLOCK_QUARANTINE", read: quarantine_of };
-/// Whether locks go without fencing tokens.
+/// Whether locks have no fencing tokens.
 pub const PLAIN: Variable<bool> = Variable { name: "REDLOCK_PLAIN", read: flag_of };
-/// Whether processes that wait for a lock stand in one queue.
+/// Whether the processes that wait for a lock share one queue.
 pub const QUEUE: Variable<bool> = Variable { name: "REDLOCK_QUEUE", read: switch_of };
-/// Who holds a lock, for people.
+/// The display name of the holder.
 pub const LABEL: Variable<OsString> = Variable { name: "REDLOCK_LABEL", read: Ok };
 /// The user at masters whose URLs have no credentials.
 pub const USERNAME: Variable<OsString> = Variable { name: "REDLOCK_USERNAME", read: Ok };
 /// The file with its password.
 pub const PASSWORD_FILE: Variable<PathBuf> =
     Variable { name: "REDLOCK_PASSWORD_FILE", read: path_of };
-/// The file with the certificates that are trusted.
+/// The file with the trusted certificates.
 pub const TLS_CA: Variable<PathBuf> = Variable { name: "REDLOCK_TLS_CA", read: path_of };
-/// The file with our certificate.
+/// The file with the certificate of this client.
 pub const TLS_CERT: Variable<PathBuf> = Variable { name: "REDLOCK_TLS_CERT", read: path_of };
 /// The file with its private key.
 pub const TLS_KEY: Variable<PathBuf> = Variable { name: "REDLOCK_TLS_KEY", read: path_of };
@@ -54,7 +54,7 @@ pub struct Setting {
     pub is_access: bool,
 }
 
-/// All variables that set something.
+/// All variables that are settings.
 pub const SETTINGS: [Setting; 15] = {
     const fn open(name: &'static str) -> Setting {
         Setting { name, is_access: false }
@@ -94,7 +94,7 @@ impl<T> Variable<T> {
         self.name
     }
 
-    /// The option of the command that means the same.
+    /// Returns the command's option with the same meaning.
     pub fn option(&self) -> String {
         option_of(self.name)
     }

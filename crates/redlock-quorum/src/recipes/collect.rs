@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | requesting | every missing key is requested at the same time, in one attempt each | all granted: done |
 //! | | some are refused: the locks after the first refused key are released | waiting, or over |
-//! | waiting | the first refused key is waited for, in its queue | granted: requesting; refused: over |
+//! | waiting | the call waits for the first refused key in its queue | granted: requesting; refused: over |
 //! | either | a held key is lost: all locks are released | requesting, or over |
 //! | over | the wait has ended: all locks are released, with the error of the refused key | |
 //!

@@ -84,7 +84,7 @@ pub struct LockAllRequest {
 lock_options!(LockAllRequest, template);
 
 impl LockAllRequest {
-    /// How many resources one call can lock.
+    /// The largest number of resources that one call can lock.
     pub const RESOURCES_MAX: usize = 64;
 
     /// Acquires the locks, runs the work, and releases them. The work is stopped if one of the

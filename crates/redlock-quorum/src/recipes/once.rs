@@ -28,7 +28,7 @@
 //! | the future is dropped while the mark is written | the lock is left to expire |
 //! | a master lost its data | the others have the mark, and it is written back when it is read |
 //! | a quorum lost its data, the others are away | the mark is lost: the job may run again |
-//! | a clock was ahead when the mark was made | the mark is not valid; an operator removes it |
+//! | a clock was ahead when the mark was made | the mark is not valid until an operator removes it |
 
 use std::fmt;
 use std::future::Future;
@@ -87,7 +87,7 @@ impl Redlock {
 
 /// The outcome of a job that runs once.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use = "it says whether the work was done here"]
+#[must_use = "the outcome shows whether the job ran here or was already completed"]
 pub enum Once<T> {
     /// The job ran here, and this is its output.
     Ran(T),
@@ -137,7 +137,7 @@ pub enum Once<T> {
 /// - if masters that kept its mark have lost their data, and the others are out of reach or slower
 ///   than the node timeout. A mark is written back to masters that lost it whenever it is read;
 /// - if its work ends well, and its host dies before a quorum has the mark;
-/// - after 32 days, or twice the period if that is longer, because marks expire then.
+/// - after 32 days, or twice the period if longer, because marks expire after that time.
 ///
 /// Work that must never run twice needs its own check, such as a store that accepts each scheduled
 /// time only once.
@@ -176,7 +176,7 @@ impl OnceRequest {
 
     /// Skips the job if this scheduled run, or a later one, was completed. Must be between 1 and
     /// [`FIRE_MAX`](Self::FIRE_MAX). All hosts must use the same number for one run: its planned
-    /// time in seconds since 1970, or a growing number of your own.
+    /// time in seconds since 1970, or your own growing number.
     ///
     /// Skipped runs are not made up for.
     pub fn fire(self, fire: u64) -> Self {
@@ -184,8 +184,8 @@ impl OnceRequest {
     }
 
     /// Runs the job under the lock of the name, unless it was completed before, and records its
-    /// completion when it has ended, whatever its output is. If the lock is lost while the job
-    /// runs, the job is dropped at its next await point, and no completion is recorded.
+    /// completion afterwards, whatever its output is. If the lock is lost while the job runs, the
+    /// job is dropped at its next await point, and no completion is recorded.
     ///
     /// If too few masters accept the mark, that is logged and the lock is left to expire. It does
     /// not affect the output.

@@ -21,7 +21,7 @@ use crate::votes::Votes;
 /// The outcome of [`OnceRequest::begin`](crate::OnceRequest::begin).
 #[derive(Debug)]
 pub enum Begun {
-    /// The job is due; this guard holds its lock.
+    /// The job is due, and this guard holds its lock.
     Run(OnceGuard),
     /// The job was already completed.
     Done {
@@ -56,7 +56,7 @@ impl From<Decided> for Begun {
 ///
 /// Dropping it, like [`release`](Self::release), means that the job was not completed. The lock is
 /// released, and another host repeats the job.
-#[must_use = "the work is not marked as done when its guard is dropped"]
+#[must_use = "if dropped, the completion is not recorded, and the job runs again"]
 #[derive(Debug)]
 pub struct OnceGuard {
     guard: Guard,
@@ -75,7 +75,8 @@ impl OnceGuard {
     ///   is left to expire. After that, the job may run again.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the lock to expire. Masters may or may not have the mark.
+    /// Dropping the future leaves the lock to expire. It is then unknown whether the masters have
+    /// the mark.
     pub async fn complete(self) -> Result<(), MarkError> {
         let Self { guard, mark, kept } = self;
         guard.check()?;

@@ -125,7 +125,7 @@ impl Redlock {
 }
 
 impl Reentrant {
-    /// How often an owner can have entered its lock at a time.
+    /// The largest number of guards that an owner can have in its lock.
     pub const DEPTH_MAX: u16 = u16::MAX;
 
     /// Returns the resource of the lock.

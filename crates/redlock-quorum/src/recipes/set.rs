@@ -15,7 +15,7 @@ use crate::loss::Loss;
 use crate::lost::{Ended, Lost};
 use crate::run_error::RunError;
 
-/// Several locks that are held together, created by awaiting a
+/// Several locks held together, created by awaiting a
 /// [`LockAllRequest`](crate::LockAllRequest).
 ///
 /// Each is a separate [`Guard`] with its own keeper. **The set is held while all of them are.** If
@@ -23,7 +23,7 @@ use crate::run_error::RunError;
 /// set.
 ///
 /// Dropping it releases all of them in the background, like dropping a [`Guard`].
-#[must_use = "if unused, the locks are released immediately"]
+#[must_use = "if unused, the locks are released immediately; `let _ = ..` also drops the guards"]
 pub struct GuardSet {
     /// The guards in the order in which the caller named them, at least one.
     guards: Vec<Guard>,
@@ -137,7 +137,7 @@ impl fmt::Debug for GuardSet {
     }
 }
 
-/// A view of several locks that are held together, for the code that does the work. It can read the
+/// A view of several locks held together, for the code that does the work. It can read the
 /// state and wait for the loss, but not extend or release. Cheap to clone. It stays correct after
 /// the set is gone.
 #[derive(Clone)]
@@ -203,7 +203,7 @@ impl FromIterator<Hold> for HoldSet {
     }
 }
 
-/// A future that resolves when one lock of a set is over. See [`GuardSet::lost`]. The [`Lost`]
+/// A future that resolves when one lock of a set is lost or released. See [`GuardSet::lost`]. The [`Lost`]
 /// inside names the lock and the reason. Dropping it does nothing.
 #[must_use = "futures do nothing unless polled"]
 #[derive(Clone, Debug)]

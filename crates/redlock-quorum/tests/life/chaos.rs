@@ -68,7 +68,7 @@ impl Actor {
         }
         hold.check().unwrap();
         self.holders.0[key].fetch_sub(1, Ordering::SeqCst);
-        // Counts the guards that live on somewhere. It goes behind the guard.
+        // Counts the guards that are still alive. It is dropped after the guard.
         let alive = self.holders.clone();
         match self.rng.random_range(0..6) {
             0 => drop(guard),
@@ -111,7 +111,7 @@ fn chaos(seed: u64) {
     // A runtime that ends in the background drops its tasks when it gets to it.
     eventually("every guard is dropped", || Arc::strong_count(&holders) == 1);
     elsewhere(async {
-        // What was dropped in passing is released by now, or with this.
+        // Locks dropped on the way are released by now, or by this call.
         assert_eq!(redlock.shutdown(secs(10)).await, Ok(()), "seed {seed}");
         assert_eq!(masters.keys(), 0, "seed {seed}");
     });

@@ -1,4 +1,4 @@
-//! The end of a handle, whatever becomes of its runtime and of those that wait for the end.
+//! The end of a handle, whatever happens to its runtime and to the callers that wait for the end.
 
 use std::thread;
 use std::time::Instant;
@@ -49,7 +49,7 @@ fn closing_goes_on_when_the_drivers_runtime_goes_away() {
     }
 }
 
-/// The caller has no runtime to go on with: what is left is named.
+/// The caller has no runtime on which the driver could continue, so the remaining keys are named.
 #[test]
 fn closing_without_a_runtime_ends_when_the_drivers_runtime_goes_away() {
     for flavor in FLAVORS {

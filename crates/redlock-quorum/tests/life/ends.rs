@@ -51,7 +51,7 @@ fn a_runtime_with_guards_in_its_tasks_ends() {
     }
 }
 
-/// Each guard that is dropped behind the driver looks for a runtime, and finds that there is none.
+/// Each guard dropped after the driver looks for a runtime, and finds none.
 #[test]
 fn a_runtime_with_many_guards_in_its_tasks_ends() {
     for flavor in FLAVORS {
@@ -105,8 +105,8 @@ fn a_lock_behind_the_end(flavor: fn() -> Runtime, is_used_before: bool) {
     });
     runtime.shutdown_background();
     tasks_are_dropped.recv_timeout(PATIENCE).unwrap_err();
-    // Tasks are dropped one after the other, and a thread that has not noticed the end goes on with
-    // those that are left. The driver answers for as long as its own task is there.
+    // Tasks are dropped one after the other, and a thread that has not noticed the end continues
+    // with the remaining tasks. The driver answers until its own task is dropped.
     eventually("the driver has left", || masters.open() == 0);
     go.send(()).unwrap();
     let refused = outcomes.recv_timeout(PATIENCE).unwrap();
@@ -122,7 +122,7 @@ fn a_lock_on_a_thread_of_an_ended_runtime_is_refused() {
     }
 }
 
-/// What is dropped just before the end of a runtime is released on the way out.
+/// A guard dropped just before the end of a runtime is released on the way out.
 #[test]
 fn a_guard_that_is_dropped_as_the_last_thing_on_a_runtime_is_released() {
     for flavor in FLAVORS {
@@ -150,14 +150,14 @@ fn a_resumption_whose_runtime_ends_takes_nothing_from_the_holder() {
             masters.hold(3);
             let resuming = other.clone();
             runtime.spawn(async move { resuming.resume(lease).await.map(Guard::forget) });
-            // What the other masters were sent has gone out in the same turn.
+            // The requests to the other masters were sent in the same turn.
             runtime.block_on(async {
                 while masters.extensions(MASTERS - 1) == 0 {
                     sleep(ms(1)).await;
                 }
             });
             if is_answered {
-                // Nobody looks at the answers any more.
+                // No task reads the answers after this.
                 masters.go_on();
             }
             drop(runtime);
@@ -170,8 +170,8 @@ fn a_resumption_whose_runtime_ends_takes_nothing_from_the_holder() {
     }
 }
 
-/// Each runtime ends with its lock, and all others then ask on another one. They ask when the driver
-/// has left the former one, and do not keep it there.
+/// Each runtime ends with its lock, and all other callers then retry on a different one. They retry
+/// after the driver has left the former runtime, and do not keep it there.
 #[test]
 fn callers_whose_driver_leaves_its_runtime_ask_again_once() {
     const CALLERS: u64 = 64;
@@ -189,7 +189,7 @@ fn callers_whose_driver_leaves_its_runtime_ask_again_once() {
         drop(guard);
         callers.into_iter().for_each(|caller| caller.join().unwrap());
         let requests = redlock.stats().requests;
-        // Each of them asks again for each that is served before it, and a few times more.
+        // Each caller retries once for each caller served before it, and a few times more.
         assert!(requests < CALLERS * CALLERS * 2, "{requests} requests");
     });
 }

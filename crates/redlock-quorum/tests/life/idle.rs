@@ -25,7 +25,7 @@ fn idling(masters: &Masters) -> (Runtime, Redlock, Guard) {
     (runtime, redlock, guard)
 }
 
-/// What becomes of a future on another runtime, which must not take long.
+/// Runs a future on a separate runtime, and checks that it finishes soon.
 fn soon<F: Future>(future: F) -> F::Output {
     let begun = Instant::now();
     let output = elsewhere(future);
@@ -97,7 +97,7 @@ fn a_guard_that_is_dropped_on_another_runtime_is_released() {
     }
 }
 
-/// Calls that were begun while the driver's runtime was polled, and wait when it is not any more.
+/// Calls that began while the driver's runtime was polled, and still wait when it no longer is.
 #[test]
 fn calls_that_wait_when_the_runtime_idles_or_ends_are_served() {
     for ends in [false, true] {
@@ -147,7 +147,7 @@ fn is_kept_elsewhere(ends: bool, work: bool) {
     drop(idle);
 }
 
-/// Who looks out for a loss keeps the lease.
+/// A holder that waits for the loss keeps the lease.
 #[test]
 fn a_holder_that_only_waits_for_the_loss_keeps_the_lease() {
     let cases = [(false, false), (false, true), (true, false), (true, true)];
@@ -156,8 +156,8 @@ fn a_holder_that_only_waits_for_the_loss_keeps_the_lease() {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
-/// Two runtimes that are both polled, and masters that do not answer: nobody takes the driver from
-/// the other, or no attempt would ever come to its end.
+/// Two runtimes that are both polled, and masters that do not answer. Neither caller takes the
+/// driver from the other, because otherwise no attempt would ever finish.
 #[test]
 fn a_driver_that_waits_for_slow_masters_is_left_where_it_is() {
     bounded(|| {
@@ -212,7 +212,7 @@ fn a_caller_without_a_runtime_is_refused_where_the_driver_is_not_polled() {
         assert_eq!(refused, AcquireError::Invalid(InvalidRequest::NoRuntime));
         let refused = block_on(guard.extend(secs(50))).unwrap_err();
         assert_eq!(refused, ExtendError::Invalid(InvalidRequest::NoRuntime));
-        // What it wanted released is released as soon as a runtime can do it.
+        // The pending release is sent as soon as a runtime can do it.
         block_on(guard.release()).unwrap_err();
         idle.block_on(async {
             redlock.status("held").await;

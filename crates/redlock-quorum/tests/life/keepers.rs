@@ -6,7 +6,7 @@ use tokio::time::sleep;
 
 use crate::lab::{FLAVORS, Masters, bounded, full, ms, secs};
 
-/// The pace of extensions is that of one keeper, however often the runtime changed while an
+/// The pace of extensions corresponds to one keeper, however often the runtime changed while an
 /// extension was under way.
 #[test]
 fn runtime_changes_do_not_multiply_the_keepers() {
@@ -18,7 +18,7 @@ fn runtime_changes_do_not_multiply_the_keepers() {
             for _ in 0..4 {
                 let runtime = flavor();
                 runtime.block_on(async {
-                    // The extension of the holder, and that of its keeper, are on their way.
+                    // The extensions of the holder and of its keeper are on their way.
                     masters.hold(5);
                     let extended = tokio::spawn({
                         let extend = guard.hold();

@@ -39,7 +39,7 @@ pub(crate) fn multi_thread() -> Runtime {
 
 pub(crate) const FLAVORS: [fn() -> Runtime; 2] = [current_thread, multi_thread];
 
-/// Runs a test in a thread of its own, which may hang: the test fails then, and goes on no longer.
+/// Runs a test in a separate thread, and fails if it hangs.
 pub(crate) fn bounded<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, receiver) = channel();
     let thread = thread::spawn(move || drop(sender.send(test())));
@@ -77,7 +77,7 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Polls a future on a runtime of its own.
+/// Polls a future on a separate runtime.
 pub(crate) fn elsewhere<F: Future>(future: F) -> F::Output {
     current_thread().block_on(future)
 }
@@ -96,7 +96,7 @@ pub(crate) struct Master {
     pub(crate) open: AtomicUsize,
     pub(crate) panics_on_submit: AtomicBool,
     pub(crate) panics_on_drive: AtomicBool,
-    /// The server, which is held, goes on when it is connected again.
+    /// Whether a held server continues once a client connects to it again.
     goes_on_when_driven: AtomicBool,
 }
 
@@ -111,7 +111,7 @@ impl Masters {
         Self { nodes: (0..MASTERS).map(master).collect(), clock }
     }
 
-    /// The same masters, over connections of their own.
+    /// The same masters, over separate connections.
     pub(crate) fn another_client(&self) -> Self {
         let nodes = self.nodes.iter().map(|node| Master::new(node.sim.another_client())).collect();
         Self { nodes, clock: self.clock.clone() }
@@ -127,7 +127,7 @@ impl Masters {
         self.builder().build().unwrap()
     }
 
-    /// The clock of the handles goes on, as it does while the machine is suspended. Timers do not.
+    /// Advances the clock of the handles but not the timers, like a suspension of the machine.
     pub(crate) fn suspend(&self, time: Duration) {
         self.clock.suspend(time);
     }
@@ -147,7 +147,7 @@ impl Masters {
         self.nodes.iter().map(|node| node.open.load(Ordering::SeqCst)).sum()
     }
 
-    /// How many extensions one master has carried out, for those that hold and those that resume.
+    /// Returns how many extensions one master has carried out, for holders and for resumed leases.
     pub(crate) fn extensions(&self, master: usize) -> usize {
         let is_extension = |verb| matches!(verb, Verb::Extend { .. } | Verb::Resume { .. });
         self.nodes[master].sim.log().iter().filter(|executed| is_extension(executed.verb)).count()
@@ -161,7 +161,7 @@ impl Masters {
         self.nodes.iter().for_each(|node| node.sim.release());
     }
 
-    /// They go on when they are connected again, before anything is asked there.
+    /// Makes the masters continue when they are connected again, before the first request there.
     pub(crate) fn go_on_when_driven(&self) {
         let goes_on = |node: &Arc<Master>| node.goes_on_when_driven.store(true, Ordering::SeqCst);
         self.nodes.iter().for_each(goes_on);

@@ -1,5 +1,5 @@
-//! The life of the driver: runtimes that end, idle or panic under it, and its own end. Over
-//! simulated masters that answer at once, in real time, on real runtimes.
+//! The life of the driver: runtimes that end, idle or panic under it, and its own end. Uses
+//! simulated masters that answer immediately, in real time, on real runtimes.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says so what it expects")]
 

@@ -1,5 +1,5 @@
-//! Wakers and masters of the user's own that use the handle while they are called. Under a lock of
-//! the library's they would wait for it for ever, and so these tests have a limit.
+//! Wakers and masters of the user that use the handle while they are called. If the library called
+//! them under a lock, they would wait for it forever, so these tests have a time limit.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -74,8 +74,8 @@ fn once<F: Future>(future: F) {
     let _ = Box::pin(future).as_mut().poll(&mut Context::from_waker(Waker::noop()));
 }
 
-/// A future whose waker meddles. What it was polled with once is what is called: until then it is
-/// not polled again, and so it does not find an answer before the waker was called for it.
+/// A future whose waker meddles. After each poll it is polled again only once its waker was called,
+/// so it cannot find an answer earlier.
 struct Meddled<F> {
     future: Pin<Box<F>>,
     waker: Arc<MeddlingWaker>,
@@ -107,7 +107,7 @@ async fn is_pending(future: &mut (impl Future + Unpin)) -> bool {
     poll_fn(|cx| Poll::Ready(Pin::new(&mut *future).poll(cx).is_pending())).await
 }
 
-/// Asks with a waker that meddles, which is stored before the driver can answer.
+/// Sends a request with a meddling waker, which is stored before the driver can answer.
 async fn asked<F: Future>(
     meddler: &Arc<Meddler>,
     future: impl IntoFuture<IntoFuture = F>,

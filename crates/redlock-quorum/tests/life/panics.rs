@@ -44,8 +44,8 @@ fn a_panic_of_the_user_in_a_runtime_leaves_the_handle_in_use() {
     }
 }
 
-/// A runtime that ends because of a panic of the user, with a guard in it. Says how many keys are
-/// left then.
+/// Runs a runtime that ends by a panic of the user, with a guard in it. Returns how many keys are
+/// left.
 fn unwound(masters: &Masters, redlock: &Redlock, flavor: fn() -> Runtime) -> usize {
     let redlock = redlock.clone();
     let ended = thread::spawn(move || {

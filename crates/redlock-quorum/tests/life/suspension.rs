@@ -1,5 +1,5 @@
-//! A machine that was suspended: who waits for the end of a lock learns of it all the same, whatever
-//! polls the driver.
+//! A suspended machine. Callers that wait for the end of a lock still learn of it, whatever polls
+//! the driver.
 
 use std::thread;
 

@@ -1,15 +1,15 @@
-//! A table that refuses late writes: what fencing tokens are for.
+//! A table that rejects late writes, to show how fencing tokens work.
 //!
-//! Two hosts take parcels off a stock: each reads how many there are and writes how many are left,
-//! under a lock. The first is stopped between the two, for longer than its lease: by SIGSTOP here,
-//! by a long garbage collection or a frozen virtual machine elsewhere. The second gets the lock and
+//! Two hosts take parcels from a stock: each reads how many there are and writes the rest, under a
+//! lock. The first is stopped between the two steps for longer than its lease, here by SIGSTOP,
+//! elsewhere by a long garbage collection or a frozen virtual machine. The second gets the lock and
 //! does its work. Then the first wakes up, in the middle of a step that was right when it began,
 //! and writes.
 //!
-//! No lock can keep it from that. The store can: `stock.rs` has the condition.
+//! No lock can prevent this write. The store can: `stock.rs` has the condition.
 //!
-//! `REDLOCK_NODES=redis://..,redis://.. cargo run -p fenced`; without `REDLOCK_NODES` it starts
-//! five throw-away masters.
+//! `REDLOCK_NODES=redis://..,redis://.. cargo run -p fenced`. Without `REDLOCK_NODES`, it starts
+//! five disposable masters.
 
 mod stock;
 
@@ -27,7 +27,7 @@ use rustix::process::{Pid, Signal, getpid, kill_process};
 use stock::{Stock, StockError};
 
 const ITEM: &str = "nails";
-/// Short, so that the second host need not wait for long; a real one has 10 s or more.
+/// Short, so that the second host does not wait for long. Use 10 s or more in production.
 const TTL: Duration = Duration::from_secs(2);
 const WAIT: Duration = Duration::from_secs(60);
 
@@ -45,7 +45,8 @@ fn main() -> anyhow::Result<()> {
     }
 }
 
-/// The story twice: with a store that trusts its writers, and with one that tests their tokens.
+/// Runs the story twice: with a store that trusts its writers, and with a store that checks their
+/// tokens.
 fn show() -> anyhow::Result<()> {
     let throw_away;
     let nodes = if let Ok(nodes) = nodes() {
@@ -66,12 +67,12 @@ fn nodes() -> anyhow::Result<String> {
     env::var("REDLOCK_NODES").context("REDLOCK_NODES is not set")
 }
 
-/// The first host is stopped before its write, and goes on when the second has done its work.
+/// Stops the first host before its write, and resumes it after the second has done its work.
 fn play(store: &str, file: &Path, nodes: &str) -> anyhow::Result<()> {
     let stock = Stock::open(file)?;
     stock.add(ITEM, 100)?;
     let mut first = Host::start("first", nodes, &["take", store], file, &["30", "stop"])?;
-    // From here on it holds the lock, or stands still and has lost it.
+    // From here on it holds the lock, or is stopped and has lost it.
     first.say_next()?;
     Host::start("second", nodes, &["take", store], file, &["5"])?.end()?;
     first.wake()?;
@@ -81,7 +82,7 @@ fn play(store: &str, file: &Path, nodes: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What each host does. The work of a lock that is over is done again, under a new one.
+/// The work of each host. If the lock was lost, the work is repeated under a new lock.
 fn take(stock: &Stock, is_fenced: bool, parcels: i64, stops: bool) -> anyhow::Result<()> {
     let nodes = nodes()?;
     let redlock = Redlock::builder().nodes(nodes.split(',')).ttl(TTL).wait(WAIT);
@@ -115,7 +116,7 @@ fn take(stock: &Stock, is_fenced: bool, parcels: i64, stops: bool) -> anyhow::Re
     }
 }
 
-/// A host: a process of its own, which ends with the story.
+/// A host: a separate process, killed at the end of the story.
 struct Host {
     name: &'static str,
     process: Child,
@@ -161,7 +162,8 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        // It has ended, except where the story broke off; then it may stand still for ever.
+        // It has exited, unless the story was interrupted. In that case it might be stopped
+        // forever.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -11,7 +11,7 @@ pub(crate) struct Stock {
     db: Connection,
 }
 
-/// What the store does not do.
+/// The reasons why the store did nothing.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StockError {
     /// The lock with this token is over: another came after it and has read or written since.
@@ -35,14 +35,14 @@ impl Stock {
         Ok(Self { db })
     }
 
-    /// A new item; one that is there already stays as it is.
+    /// Adds an item. An existing item stays unchanged.
     pub(crate) fn add(&self, item: &str, count: i64) -> rusqlite::Result<()> {
         let sql = "INSERT INTO stock (item, count) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
         self.db.execute(sql, params![item, count]).map(drop)
     }
 
-    /// What there is, for the holder with this token. Its token is installed before the row is
-    /// read: a holder from before it that writes later would change what was read here.
+    /// Returns the count, for the holder with this token. The token is stored before the row is
+    /// read, because otherwise a previous holder could still change the row afterwards.
     pub(crate) fn read(&self, item: &str, token: FencingToken) -> Result<i64, StockError> {
         let sql = "UPDATE stock SET fence = ?2 WHERE item = ?1 AND fence <= ?2";
         self.accepted(item, token, self.db.execute(sql, params![item, i64::from(token)])?)?;
@@ -64,19 +64,19 @@ impl Stock {
     /// The statement has changed no row where a larger token was seen.
     fn accepted(&self, item: &str, token: FencingToken, rows: usize) -> Result<(), StockError> {
         if rows == 0 {
-            // An item that is not there is another error than a token that is refused.
+            // Distinguishes a missing item from a refused token.
             self.count(item)?;
             return Err(StockError::Refused { item: item.to_owned(), token });
         }
         Ok(())
     }
 
-    /// What there is, for everybody who only looks.
+    /// Returns the count, for callers that only look.
     pub(crate) fn count(&self, item: &str) -> rusqlite::Result<i64> {
         self.db.query_row("SELECT count FROM stock WHERE item = ?1", [item], |row| row.get(0))
     }
 
-    /// What a store does that trusts its writers; here to show what becomes of it.
+    /// Writes like a store that trusts its writers, to show the lost update.
     pub(crate) fn write_without_fence(&self, item: &str, count: i64) -> rusqlite::Result<()> {
         let sql = "UPDATE stock SET count = ?2 WHERE item = ?1";
         self.db.execute(sql, params![item, count]).map(drop)

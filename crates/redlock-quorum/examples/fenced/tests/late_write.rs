@@ -18,7 +18,7 @@ impl Drop for File {
     }
 }
 
-/// What was printed, and what the table has in the end.
+/// Returns the output, and the final count in the table.
 fn play(store: &str) -> (String, i64) {
     let masters = RedisServers::start(5).unwrap();
     let name = format!("fenced-test-{store}-{}.db", std::process::id());

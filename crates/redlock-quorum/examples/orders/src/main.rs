@@ -4,9 +4,8 @@
 //! On Ctrl-C or SIGTERM it takes no more requests, finishes those it has, and releases all locks
 //! before it ends.
 //!
-//! `REDLOCK_NODES=redis://..,redis://.. cargo run -p orders`, then
-//! `curl -X POST localhost:8080/orders/42/pay`; without `REDLOCK_NODES` it starts five throw-away
-//! masters.
+//! `REDLOCK_NODES=redis://..,redis://.. cargo run -p orders`, then `curl -X POST
+//! localhost:8080/orders/42/pay`. Without `REDLOCK_NODES`, it starts five disposable masters.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,7 +23,7 @@ use tokio::signal::unix::{SignalKind, signal};
 #[derive(Clone)]
 struct Service {
     redlock: Redlock,
-    /// Where a real service would have a database.
+    /// A real service would use a database.
     paid: Arc<Mutex<HashSet<u64>>>,
 }
 
@@ -49,8 +48,8 @@ async fn main() -> anyhow::Result<()> {
     serve(listener, redlock, stop).await
 }
 
-/// Serves until it is told to stop. Locks are held by requests, so these are finished first; then
-/// releases that some master has not acknowledged are waited for.
+/// Serves until `stop` resolves. Requests hold locks, so it finishes them first, and then waits for
+/// unacknowledged releases.
 async fn serve(
     listener: TcpListener,
     redlock: Redlock,
@@ -66,8 +65,8 @@ fn app(redlock: Redlock) -> Router {
     Router::new().route("/orders/{id}/pay", post(pay)).with_state(service)
 }
 
-/// A second click while the first is being worked on waits a little, and then finds the order
-/// paid. What the lock cannot decide is reported as it is: busy, or not known.
+/// A second click during the payment waits a little, and then finds the order paid. If the lock
+/// decides nothing, the service reports that as busy or unknown.
 async fn pay(State(service): State<Service>, Path(id): Path<u64>) -> (StatusCode, String) {
     let payment = service.redlock.lock(format!("orders:{id}")).wait(Duration::from_secs(2)).run(
         |hold| async move {
@@ -136,7 +135,7 @@ mod tests {
     async fn a_payment_that_has_begun_is_finished_before_the_service_stops() {
         let masters = RedisServers::start(3).unwrap();
         let redlock = Redlock::connect(masters.urls()).unwrap();
-        // The payment waits for this lock, so it is under way when the service is told to stop.
+        // The payment waits for this lock, so it is under way when the service stops.
         let guard = redlock.lock("orders:9").await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();

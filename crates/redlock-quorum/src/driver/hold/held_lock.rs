@@ -6,10 +6,10 @@ use crate::hold::{Acceptance, HoldCell};
 use crate::lost::Ended;
 use redlock_protocol::client::ids::HoldId;
 
-/// The right to hold a lock, and the duty to give it back: one that is dropped releases it.
+/// The right to hold a lock, and the duty to release it. Dropping it releases the lock.
 ///
-/// A lock that was taken over and never reached its new holder is not released: its former holder
-/// may go on with it, and must not lose it because of a caller that went away.
+/// A lock that was taken over and never reached its new holder is not released, because its former
+/// holder may still use it and must not lose it to a caller that went away.
 pub(crate) struct HeldLock {
     pub(crate) cell: Arc<HoldCell>,
     pub(crate) hold: HoldId,
@@ -18,12 +18,12 @@ pub(crate) struct HeldLock {
     on_drop: Option<Told>,
 }
 
-/// Where a lock comes from.
+/// The source of a lock.
 pub(in crate::driver) trait Giver: Send + Sync {
     /// Must not be called in a forked child.
     fn tell(self: Arc<Self>, hold: HoldId, told: Told);
 
-    /// Returns `true` in a forked child, where the lock is still its parent's.
+    /// Returns `true` in a forked child, in which the lock still belongs to the parent.
     fn is_forked(&self) -> bool;
 }
 
@@ -65,7 +65,7 @@ impl HeldLock {
         self.on_drop = None;
     }
 
-    /// Ends the hold, for a holder that asks for the release itself.
+    /// Ends the hold, for a holder that requests the release itself.
     pub(crate) fn end(mut self) {
         self.on_drop = None;
         self.cell.end(Ended::Released);

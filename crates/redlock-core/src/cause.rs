@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_person_must_change_is_not_cured_by_waiting() {
+    fn waiting_does_not_fix_faults_that_need_an_operator() {
         let reply = |error: &str| Cause::of_error_reply(error.into());
         for lasting in [
             reply("WRONGPASS invalid username-password pair or user is disabled."),
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_and_goes_may_be_cured_by_waiting() {
+    fn waiting_can_fix_temporary_faults() {
         let reply = |error: &str| Cause::of_error_reply(error.into());
         for passing in [
             reply("LOADING Redis is loading the dataset in memory"),

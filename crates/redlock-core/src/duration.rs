@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_has_no_more_digits_than_it_is_worth() {
+    fn a_measured_duration_has_few_digits() {
         assert_eq!(about(Duration::from_micros(8_543)), "8.5ms");
         assert_eq!(about(Duration::from_millis(9_960)), "10.0s");
         assert_eq!(about(Duration::from_millis(299_900)), "4m59s");

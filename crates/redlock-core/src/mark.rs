@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_mark_is_not_read_as_one() {
+    fn other_values_are_not_read_as_marks() {
         for value in [
             "",
             "1",

@@ -18,7 +18,7 @@ pub struct NotAdmitted {
     /// How long it takes at least until it may vote again. If no quarantine has begun, how long one
     /// takes from its beginning. `None` if no time decides it.
     pub votes_again: Option<Duration>,
-    /// The longest time until it votes again if every client that requests a lock stays only
+    /// The longest time until it votes again if every client that wants a lock stays only
     /// briefly. In that case the clocks of two masters end the quarantine. `None` if the quarantine
     /// ends only while one client stays connected, because no other master votes, and if no time
     /// decides it.
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quarantine_is_cured_by_waiting_and_a_right_that_is_missing_is_not() {
+    fn waiting_ends_a_quarantine_but_restores_no_missing_right() {
         let denied = |in_quarantine| NotAdmitted {
             in_quarantine,
             step_error: Some(

@@ -59,7 +59,6 @@ impl Packed {
         &self[..self.split]
     }
 
-    /// Returns the second part.
     #[inline]
     pub(crate) fn second(&self) -> &[u8] {
         &self[self.split..]

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_master_that_is_not_admitted_any_more_has_lost_them_and_begins_anew() {
+    fn a_master_no_longer_admitted_has_lost_them_and_starts_over() {
         let mut world = world();
         world.on(Event::Down);
         let emptied = MasterView { record: Record::default(), ..facts(1, 1) };
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_up_begins_anew() {
+    fn a_disowned_incarnation_starts_over() {
         let mut world = world();
         world.on(Event::Pushed);
         assert!(world.incarnations.give_up(0));

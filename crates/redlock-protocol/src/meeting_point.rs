@@ -32,7 +32,7 @@ mod tests {
 
     /// Clients of all versions must compute these.
     #[test]
-    fn the_weights_are_fixed_for_ever() {
+    fn the_weights_never_change() {
         let weight = |run_id, key: &str| Weight::of(run_id).of_key(key.as_bytes());
         assert_eq!(weight("", ""), 9_615_434_058_428_004_053);
         assert_eq!(weight("a1", "orders:42"), 11_759_721_880_619_833_558);

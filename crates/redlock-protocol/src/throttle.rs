@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_back_is_reported_when_its_second_is_over() {
+    fn suppressed_warnings_are_reported_after_their_second() {
         let mut throttle = Throttle::default();
         throttle.admit("down", at(0));
         assert_eq!(throttle.due(), None, "nothing was kept back");

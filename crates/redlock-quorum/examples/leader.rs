@@ -96,7 +96,7 @@ async fn lead(guard: &Guard, term: Duration) {
 }
 
 #[tokio::test]
-async fn one_that_is_told_to_stop_makes_room_at_once() -> anyhow::Result<()> {
+async fn a_stopped_instance_makes_room_immediately() -> anyhow::Result<()> {
     let masters = RedisServers::start(3)?;
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let first = tokio::spawn(serve(Redlock::connect(masters.urls())?, async {
@@ -120,7 +120,7 @@ async fn one_that_is_told_to_stop_makes_room_at_once() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn each_instance_leads_in_turn_and_never_two_at_once() -> anyhow::Result<()> {
+async fn each_instance_leads_in_turn_and_never_two_together() -> anyhow::Result<()> {
     let masters = RedisServers::start(5)?;
     let (log, mut events) = mpsc::unbounded_channel();
     let mut instances = JoinSet::new();

@@ -26,6 +26,18 @@ use crate::votes::Votes;
 /// than the lease, or if masters lose data. Call [`check`](Self::check) before each step that
 /// matters, or await [`lost`](Self::lost). Both use the local clock and contact no master.
 ///
+/// ```no_run
+/// # async fn example(redlock: redlock_quorum::Redlock) -> anyhow::Result<()> {
+/// let guard = redlock.lock("orders:42").await?;
+/// for step in ["reserve", "charge", "ship"] {
+///     guard.check()?; // returns here if the lock is lost
+///     println!("{step} under the token {:?}", guard.fencing_token());
+/// }
+/// guard.release().await?;
+/// # Ok(())
+/// # }
+/// ```
+///
 /// While the guard exists, the lock is extended at a third of its TTL, unless you switched that
 /// off. Release it with [`release`](Self::release).
 ///

@@ -27,7 +27,6 @@ pub(crate) struct Handle {
     is_shut_down: AtomicBool,
 }
 
-/// A kind of warning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Warning {
     Release(Discriminant<ReleaseError>),

@@ -32,6 +32,7 @@
 //! | a lock that the same code may acquire again | [`Redlock::reentrant`] |
 //! | a periodic job on one of many hosts | [`Redlock::once`] |
 //! | to pass a lock to another process | [`Guard::into_lease`], [`Redlock::resume`] |
+//! | a store that rejects late writes of former holders | [`Guard::fencing_token`] |
 //! | to see who holds a lock | [`Redlock::status`] |
 //! | code that does not await | [`blocking`] |
 //! | other settings | [`Redlock::builder`], [`Redlock::from_env`] |
@@ -79,6 +80,20 @@
 //! # async fn example(redlock: redlock_quorum::Redlock) -> anyhow::Result<()> {
 //! let half_a_day = Duration::from_secs(12 * 3_600);
 //! redlock.once("report").within(half_a_day).run(|_hold| report()).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Stop a write that comes too late, in a store that compares [fencing tokens](#fencing):
+//!
+//! ```no_run
+//! # async fn write(token: redlock_quorum::FencingToken) -> anyhow::Result<()> { Ok(()) }
+//! # async fn example(redlock: redlock_quorum::Redlock) -> anyhow::Result<()> {
+//! let guard = redlock.lock("orders:42").await?;
+//! if let Some(token) = guard.fencing_token() {
+//!     write(token).await?; // rejected if the store has seen a larger token
+//! }
+//! guard.release().await?;
 //! # Ok(())
 //! # }
 //! ```

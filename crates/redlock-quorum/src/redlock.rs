@@ -22,6 +22,20 @@ use crate::status::Status;
 
 /// A handle to N independent Redis masters, used to acquire locks. Cheap to clone.
 ///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use redlock_quorum::Redlock;
+///
+/// # async fn example() -> anyhow::Result<()> {
+/// let redlock = Redlock::from_env()?; // REDLOCK_NODES=redis://10.0.0.1,redis://10.0.0.2,...
+/// let guard = redlock.lock("orders:42").await?; // waits up to 10 s
+/// guard.release().await?;
+/// redlock.shutdown(Duration::from_secs(5)).await?; // before the process exits
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Runtimes
 /// Building a handle connects nothing. The first use spawns a task on the current tokio runtime.
 /// The task owns the connections, extends leases and repeats unacknowledged releases, so use a

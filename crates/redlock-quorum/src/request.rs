@@ -21,6 +21,16 @@ use crate::settings::{GivenLabel, InvalidRequest, MAX_HOLD_MIN, check_margin};
 /// A request for a lock. Set options, then `.await` it to acquire the lock, or [`run`](Self::run)
 /// work under it. It does nothing before that.
 ///
+/// ```no_run
+/// # use std::time::Duration;
+/// # async fn example(redlock: redlock_quorum::Redlock) -> anyhow::Result<()> {
+/// let request = redlock.lock("reports:daily").ttl(Duration::from_secs(30));
+/// let guard = request.wait(Duration::from_secs(5)).label("report-worker-3").await?;
+/// # guard.release().await?;
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Cancel safety
 /// You can drop the future at any point. The handle finishes the attempt and releases any key it
 /// set, on every master it can reach. A lock that was already won is released.

@@ -49,7 +49,7 @@ impl<T> RunError<T> {
     }
 }
 
-/// A request with an invalid option, which was not sent.
+/// An invalid option, because of which nothing was sent.
 impl<T> From<InvalidRequest> for RunError<T> {
     fn from(invalid: InvalidRequest) -> Self {
         Self::Acquire(invalid.into())

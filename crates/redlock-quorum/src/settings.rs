@@ -9,14 +9,12 @@ use redlock_core::{InvalidLabel, InvalidResource, InvalidTtl, Label, Resource, T
 use redlock_protocol::quorum::MASTERS_MAX;
 use redlock_protocol::terms::Timing;
 
-/// The default `max_ttl`.
 pub(crate) const MAX_TTL: Duration = Duration::from_secs(60);
 /// The default node timeout is this or a tenth of the TTL, whichever is shorter. The Redis page
 /// recommends about 5 to 50 ms for a TTL of 10 s.
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 /// The shortest `max_hold`: the unit of Redis.
 pub(crate) const MAX_HOLD_MIN: Duration = Duration::from_millis(1);
-/// The default TTL.
 const TTL: Duration = Duration::from_secs(10);
 
 /// Whether a master that may have lost its keys is kept from voting for a while.

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_for_the_next_waiter_is_held_by_nobody_and_not_free() {
+    fn a_key_kept_for_the_next_waiter_is_neither_held_nor_free() {
         let kept = || held(&redlock_core::Reservation { ticket: None }.to_string(), Some(50));
         for (nodes, state) in [
             (vec![kept(), kept(), free()], State::Reserved),

@@ -281,7 +281,7 @@ mod tests {
 
     /// If one has a record, `init` would be refused.
     #[test]
-    fn masters_are_called_brand_new_only_where_none_shows_that_the_namespace_is_in_use() {
+    fn masters_are_called_new_only_if_none_shows_use_of_the_prefix() {
         let why = |why| Verdict::Unknown(Cause::NotAdmitted(NotAdmitted::new(why).into()));
         let may_be_new = |verdicts: &[Verdict]| {
             let vote = |verdict: &Verdict| NodeVote::new("n".into(), verdict.clone(), None);

@@ -43,7 +43,7 @@ use self::doorbell::Doorbell;
 enum Order {
     /// As it is.
     RingsThenChecks,
-    /// The opposite order, which is wrong.
+    /// The opposite order. The test must find its fault.
     ChecksThenRings,
 }
 

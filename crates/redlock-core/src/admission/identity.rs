@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_exactly_that_is_no_identity() {
+    fn other_texts_are_not_identities() {
         let long = format!("{RUN}0");
         let (signed, upper) = (RUN.replacen('0', "+", 1), RUN.to_uppercase());
         let halves = [format!("{RUN}:"), format!("{RUN}:{}", &REPLID[1..]), format!(":{REPLID}")];

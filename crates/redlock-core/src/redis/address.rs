@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_parser_knows_is_let_through() {
+    fn options_known_to_the_parser_are_accepted() {
         for url in [
             " redis://h:1 ",
             "redis://h:1/",

@@ -57,7 +57,6 @@ impl InHand {
     }
 }
 
-/// Returns `true` if this request needs a namespace.
 pub(super) fn needs_namespace(op: &AdmissionOp) -> bool {
     !matches!(op, AdmissionOp::ReadFacts | AdmissionOp::ReadTime)
 }

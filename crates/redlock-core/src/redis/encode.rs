@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn the_release_beside_an_exit_is_that_of_the_same_key_and_token() {
+    fn the_release_of_an_exit_has_the_same_key_and_token() {
         let (ticket, token) = (crate::QueueTicket::new(1), Token::parse("t").unwrap());
         let exit = crate::Exit {
             queue: crate::SharedQueue::new(b"", &"k".into(), ticket),

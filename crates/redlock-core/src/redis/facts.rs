@@ -79,7 +79,6 @@ fn time_us(server: &str) -> Option<u64> {
     field(server, "server_time_usec")?.parse().ok()
 }
 
-/// The text of an `INFO`.
 fn text(reply: &Value) -> Result<String, Cause> {
     match reply {
         Value::ServerError(error) => Err(resp::refusal(error)),

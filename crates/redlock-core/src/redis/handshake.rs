@@ -274,7 +274,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_the_server_said_is_heard_though_it_takes_no_request_any_more() {
+    async fn replies_are_read_though_the_server_takes_no_more_requests() {
         let mut stream = Closed(b"-ERR max number of clients reached\r\n");
         let refused = Talk::new(&mut stream).greet(&Login::default(), None).await;
         assert_eq!(refused, Err(Cause::ErrorReply("ERR max number of clients reached".into())));

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_double_up_to_a_second_and_begin_anew_after_a_connection() {
+    fn pauses_double_up_to_a_second_and_restart_after_a_connection() {
         let (mut pauses, now) = (Pauses::default(), Instant::now());
         let mut next = |was_up| pauses.next(was_up, now).map(|pause| pause.as_millis());
         assert_eq!([false; 8].map(&mut next), [20, 40, 80, 160, 320, 640, 1000, 1000].map(Some));

@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_forgotten_though_the_socket_never_takes_all() {
+    fn written_bytes_are_dropped_though_the_socket_never_takes_all() {
         let (mut writing, mut written, mut sent) = (Vec::new(), 0, 0_u32);
         for step in 0..100_000_u32 {
             writing.extend_from_slice(&step.to_be_bytes());
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_the_server_said_counts_though_no_more_can_be_sent() {
+    async fn received_replies_are_used_though_no_more_can_be_sent() {
         let (answers, cause) = closed_after(b"+OK\r\n").await;
         assert_eq!((answers, cause), (vec![Answer::granted()], Cause::ConnectionClosed));
         let (answers, cause) = closed_after(b"").await;

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_no_master_any_more_is_known_by_its_error() {
+    fn a_demoted_master_is_recognized_by_its_error() {
         let cause = |reply: &[u8]| match answer(EXTEND, parse(reply).unwrap()).unwrap().verdict {
             Verdict::Unknown(cause) => cause,
             verdict => panic!("{verdict}"),

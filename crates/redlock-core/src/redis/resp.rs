@@ -299,7 +299,7 @@ pub(super) mod tests {
     ];
 
     #[test]
-    fn what_is_packed_is_what_the_client_crate_packs() {
+    fn packed_bytes_equal_those_of_the_client_crate() {
         for parts in [vec!["PING"], vec!["SET", "", "t"], vec!["EVAL", "return 1", "1", "\r\n"]] {
             let bytes: Vec<&[u8]> = parts.iter().map(|part| part.as_bytes()).collect();
             let packed = redis::cmd(parts[0]).arg(&parts[1..]).get_packed_command();
@@ -318,14 +318,14 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_follows_a_reply_is_left_alone() {
+    fn the_bytes_after_a_reply_are_kept() {
         for (first, second) in REPLIES.iter().zip(REPLIES.iter().rev()) {
             assert_eq!(len(&[*first, *second].concat()), Ok(Some(first.len())));
         }
     }
 
     #[test]
-    fn what_is_not_a_redis_is_recognised_by_its_first_bytes() {
+    fn other_servers_are_recognized_by_their_first_bytes() {
         for garbage in [&b"HTTP/1.1 400 Bad Request\r\n"[..], b"S", b"\x15\x03", b"\r\n", b"+a\rb"]
         {
             assert_eq!(len(garbage), Err(Garbage), "{}", garbage.escape_ascii());

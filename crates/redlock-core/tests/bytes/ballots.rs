@@ -248,7 +248,7 @@ async fn a_push_between_two_replies_belongs_to_neither() {
 }
 
 #[tokio::test]
-async fn what_answers_none_of_the_commands_ends_the_connection() {
+async fn a_reply_to_none_of_the_commands_ends_the_connection() {
     for (op, replies) in [
         (fenced(), ":1"),
         (fenced(), "+OK +OK"),
@@ -356,7 +356,7 @@ async fn the_set_is_the_one_that_was_said_whatever_is_read() {
 }
 
 #[tokio::test]
-async fn what_a_probe_is_answered_tells_whether_there_can_be_ballots() {
+async fn the_answer_to_a_probe_shows_whether_ballots_work() {
     for error in [
         "NOPERM this user has no permissions to run the 'zadd' command",
         "ERR syntax error",

@@ -109,7 +109,6 @@ impl Client {
         assert!(driving.await.unwrap_err().is_cancelled());
     }
 
-    /// The next event.
     pub(crate) async fn event(&mut self) -> NodeEvent {
         timeout(PATIENCE, self.events.recv()).await.expect("an event in time").unwrap()
     }

@@ -74,7 +74,7 @@ async fn a_node_that_was_never_polled_is_down_when_the_future_is_dropped() {
 }
 
 #[tokio::test]
-async fn a_node_that_is_driven_anew_does_not_mind_the_end_of_the_former_future() {
+async fn a_node_driven_again_survives_the_end_of_its_former_future() {
     let (server, mut peer, mut client) = Client::connected().await;
     client.submit(0, acquire());
     peer.expect("SET").await;
@@ -301,7 +301,7 @@ async fn a_master_with_too_many_unanswered_requests_is_sent_no_more() {
 }
 
 #[tokio::test]
-async fn a_node_that_is_not_driven_any_more_answers_all_and_may_be_driven_again() {
+async fn an_undriven_node_answers_all_and_can_be_driven_again() {
     let (server, mut peer, mut client) = Client::connected().await;
     client.submit(0, acquire());
     peer.expect("SET").await;

@@ -90,7 +90,7 @@ async fn balloting() -> (ScriptedServer, Peer, Client) {
 }
 
 #[tokio::test]
-async fn what_a_probe_is_answered_tells_whether_there_can_be_queues() {
+async fn the_answer_to_a_probe_shows_whether_queues_work() {
     let denied = "*2\r\n$7\r\nPUBLISH\r\n$9\r\nNOPERM no\r\n";
     for (hello, answer, expected) in [
         (HELLO, ":1\r\n", None),

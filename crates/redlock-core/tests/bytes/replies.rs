@@ -280,7 +280,7 @@ async fn a_master_that_became_a_replica_is_left_and_reported_as_one() {
 }
 
 #[tokio::test]
-async fn what_a_script_may_not_read_is_an_error_and_no_key_of_another() {
+async fn a_denied_read_in_a_script_is_an_error_and_not_a_foreign_key() {
     let (_server, mut peer, mut client) = Client::connected().await;
     client.submit(0, inspect());
     peer.say("-NOPERM this user has no permissions to access one of the keys\r\n").await;

@@ -126,7 +126,6 @@ impl Peer {
         self.past.is_over(record)
     }
 
-    /// Returns the present quarantine.
     pub(super) fn quarantine(&self) -> Option<&Quarantine> {
         self.present()?.quarantine()
     }

@@ -186,7 +186,7 @@ mod tests {
     /// The next ballot is above the number that a quorum shows, and no longer refused by those
     /// masters.
     #[test]
-    fn what_the_next_ballot_exceeds_refuses_it_no_more() {
+    fn a_score_below_the_next_ballot_no_longer_refuses_it() {
         let (mut chooser, member) = chooser();
         for master in 0..3 {
             chooser.saw(member, master, TIME + FAR + 9_000, NOW);

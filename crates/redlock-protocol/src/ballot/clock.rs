@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_last_counts() {
+    fn the_latest_report_applies() {
         let mut clock = clock(&[0, 100, 0]);
         for master in 0..3 {
             clock.learn(master, YEAR_2026 + 50_000_000, at(60));

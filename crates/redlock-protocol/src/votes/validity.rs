@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn evidence_of_loss_takes_a_master_out_at_once() {
+    fn evidence_of_loss_excludes_a_master_immediately() {
         let mut holds = HoldUntil::new(3);
         (0..2).for_each(|master| holds.confirm(master, at(0), VALIDITY));
         holds.clear(1);

@@ -14,7 +14,6 @@ use crate::retry::APART_MAX;
 
 /// The largest number of leases in a run, including leases passed on to other callers.
 const LEASES_MAX: u32 = 32;
-/// The longest run.
 const RUN_MAX: Duration = Duration::from_millis(100);
 /// The shortest pause, in votes.
 const PAUSE_MIN: u32 = 4;

@@ -93,7 +93,7 @@ fn a_refused_caller_enters_the_queue_at_once_and_the_first_in_it_watches_the_key
 }
 
 #[test]
-fn who_splits_the_masters_with_others_meets_them_in_the_queue() {
+fn contenders_that_split_the_masters_meet_in_the_queue() {
     let mut waiting = World::after(&[JOIN]).waiting;
     assert_eq!(waiting.lost(Refusal::Split, None, start(0.5)), first(1));
 }
@@ -117,7 +117,7 @@ fn a_sleep_at_the_front_ends_with_the_key_or_after_100_ms_and_doubles_up_to_a_se
 }
 
 #[test]
-fn who_stands_behind_others_renews_its_place_within_a_second_and_less_often_far_behind() {
+fn a_queued_head_renews_its_place_less_often_further_back() {
     for (rank, random, wakes) in [
         (1, 0.5, 310),
         (1, 1.0, 387),
@@ -134,7 +134,7 @@ fn who_stands_behind_others_renews_its_place_within_a_second_and_less_often_far_
 
 /// Those before it may have stopped: it enters again when the one that was called has had its time.
 #[test]
-fn who_stands_behind_a_reservation_enters_again_after_it() {
+fn a_head_enters_again_after_the_reservation_for_another() {
     for (rank, random, wakes) in [(1, 1.0, 65), (1, 0.0, 62), (4, 1.0, 80), (1_000, 1.0, 160)] {
         let mut waiting = World::after(&[JOIN, REFUSED]).waiting;
         let answer = Place::Behind(rank).answered(0);
@@ -145,7 +145,7 @@ fn who_stands_behind_a_reservation_enters_again_after_it() {
 }
 
 #[test]
-fn a_push_is_followed_by_an_entry_at_once() {
+fn a_push_is_followed_by_an_immediate_entry() {
     assert_eq!(watching(None, 0.5).changed(0, start(0.5)), first(1));
     assert_eq!(asking().changed(0, start(0.5)), first(1), "before the answer to the look");
     assert_eq!(watching(None, 0.5).changed(1, start(0.5)), Step::Wait, "not its master");
@@ -178,7 +178,7 @@ fn a_key_that_is_free_at_the_look_is_asked_for_again() {
 }
 
 #[test]
-fn who_is_called_takes_the_key_from_everywhere_it_may_sleep() {
+fn a_called_head_takes_the_key_from_any_sleep() {
     for mut waiting in [asking(), watching(None, 0.5), behind(3, 0.5)] {
         assert_eq!(waiting.clone().called(1, Call::Go, RESERVATION, start(0.5)), Step::Leave(1));
         assert_eq!(waiting.called(0, Call::Go, RESERVATION, start(0.5)), called(1));
@@ -201,7 +201,7 @@ fn a_call_for_an_earlier_wait_is_passed_on() {
 
 /// The others had not answered yet when it was called.
 #[test]
-fn who_is_called_while_its_attempt_is_being_lost_takes_the_key_then() {
+fn a_head_called_during_a_lost_attempt_takes_the_key_next() {
     let mut world = World::after(&[JOIN, REFUSED, FIRST, HELD, Event::Due]);
     world.happen(Event::Called(0, Call::Go));
     assert!(world.attempting.is_some());
@@ -222,7 +222,7 @@ fn the_next_enters_when_the_reservation_before_it_is_over() {
 }
 
 #[test]
-fn who_is_told_to_try_does_so_within_two_fan_outs() {
+fn a_head_told_to_try_does_so_within_two_fan_outs() {
     for (random, pause) in [(0.5, 1), (1.0, 2)] {
         let mut waiting = watching(None, 0.5);
         assert_eq!(waiting.called(0, Call::Try, RESERVATION, start(random)), Step::Wait);
@@ -231,7 +231,7 @@ fn who_is_told_to_try_does_so_within_two_fan_outs() {
 }
 
 #[test]
-fn behind_waiters_that_are_gone_it_enters_again_at_once_160_times() {
+fn after_departed_waiters_it_enters_again_160_times() {
     let gone = Some(Place::BehindThoseThatAreGone.answered(0));
     let mut waiting = World::after(&[JOIN, REFUSED]).waiting;
     let mut entries = 0;
@@ -244,7 +244,7 @@ fn behind_waiters_that_are_gone_it_enters_again_at_once_160_times() {
 
 /// Earlier sleeps after live waiters use up none of these entries.
 #[test]
-fn who_has_waited_for_long_enters_again_as_often_behind_waiters_that_are_gone() {
+fn a_long_wait_uses_up_no_entries_after_departed_waiters() {
     let (gone, there) = (Place::BehindThoseThatAreGone.answered(0), Place::Behind(3).answered(0));
     let mut waiting = World::after(&[JOIN, REFUSED]).waiting;
     for _ in 0..2 * DROPS_MAX {
@@ -283,7 +283,7 @@ fn a_reservation_that_names_it_is_as_good_as_a_call() {
 
 /// The holder has no key at the meeting point, so another immediate request there is useless.
 #[test]
-fn who_gets_in_and_nowhere_else_takes_a_place_without_the_key_and_sleeps() {
+fn a_head_let_in_only_by_m_takes_a_place_and_sleeps() {
     let mut world = World::after(&[JOIN, REFUSED, Event::Lost(Refusal::Alone)]);
     assert_eq!(world.waiting.head, Head::Queueing { at: 0 });
     world.happen(HELD);
@@ -295,7 +295,7 @@ fn who_gets_in_and_nowhere_else_takes_a_place_without_the_key_and_sleeps() {
 
 /// It would block the queue for processes that reach a quorum.
 #[test]
-fn who_reaches_no_quorum_waits_anew() {
+fn a_head_without_a_quorum_starts_its_wait_again() {
     let mut world = World::after(&[JOIN, REFUSED, FIRST, HELD, Event::Due]);
     world.happen(Event::Lost(Refusal::Silent));
     assert_eq!((world.waiting.place(), world.waiting.since()), (None, world.now));
@@ -454,7 +454,7 @@ fn the_place_of_a_caller_that_gives_up_goes_to_the_next_and_with_the_last_it_is_
 }
 
 #[test]
-fn nothing_is_remembered_when_nobody_waits_and_the_contention_is_over() {
+fn nothing_is_remembered_without_waiters_after_the_contention() {
     let world = World::after(&[JOIN, REFUSED, Event::LeaveFirst]);
     assert!(!world.waiting.is_over(world.now));
     assert!(world.waiting.is_over(world.now.saturating_add(CONTENDED)));

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_refused_with_the_form_it_should_have() {
+    fn an_invalid_duration_is_refused_with_the_expected_form() {
         for text in ["", "s", "10x", "-1", "1h30", "1 s", "1..2s", "nan", "inf", "9e9", "forever"] {
             let refused = parse(text).unwrap_err();
             assert!(refused.contains("500ms, 10s"), "{text}: {refused}");

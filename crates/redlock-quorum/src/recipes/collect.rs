@@ -54,7 +54,7 @@ impl Collection {
                 Ok(true) => return Ok(self.held),
                 Ok(false) => {}
                 Err(Setback::Refused(error)) => return Err(error),
-                Err(Setback::Lost(lost)) => self.begin_anew(lost).await?,
+                Err(Setback::Lost(lost)) => self.start_over(lost).await?,
             }
         }
     }
@@ -104,7 +104,7 @@ impl Collection {
 
     /// Starts again after a lock was lost before all were held. The locks collected so far are
     /// released.
-    async fn begin_anew(&mut self, lost: Lost) -> Result<(), AcquireError> {
+    async fn start_over(&mut self, lost: Lost) -> Result<(), AcquireError> {
         self.held.clear();
         if self.request.is_over() {
             return Err(AcquireError::TooLate { resource: lost.resource, votes: lost.votes });

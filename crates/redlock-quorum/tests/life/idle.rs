@@ -147,7 +147,6 @@ fn is_kept_elsewhere(ends: bool, work: bool) {
     drop(idle);
 }
 
-/// A holder that waits for the loss keeps the lease.
 #[test]
 fn a_holder_that_only_waits_for_the_loss_keeps_the_lease() {
     let cases = [(false, false), (false, true), (true, false), (true, true)];

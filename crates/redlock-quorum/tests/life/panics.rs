@@ -164,7 +164,7 @@ fn a_panic_of_the_driver_is_what_callers_and_holders_get_and_closing_names_the_k
 
 /// The connections are made in the caller's own call.
 #[test]
-fn a_panic_while_connections_are_made_hangs_nobody() {
+fn a_panic_while_connecting_hangs_no_caller() {
     bounded(|| {
         let masters = Masters::new();
         let redlock = masters.handle();
@@ -179,7 +179,7 @@ fn a_panic_while_connections_are_made_hangs_nobody() {
 }
 
 #[test]
-fn a_panic_of_the_driver_at_the_end_of_its_runtime_hangs_nobody() {
+fn a_driver_panic_at_the_end_of_its_runtime_hangs_no_caller() {
     for flavor in FLAVORS {
         bounded(move || {
             let (masters, runtime) = (Masters::new(), flavor());
@@ -199,7 +199,7 @@ fn a_panic_of_the_driver_at_the_end_of_its_runtime_hangs_nobody() {
 }
 
 #[test]
-fn a_panic_of_the_driver_while_it_is_taken_over_hangs_nobody() {
+fn a_driver_panic_during_a_take_over_hangs_no_caller() {
     bounded(|| {
         let (masters, idle) = (Masters::new(), current_thread());
         let redlock = masters.handle();

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_asks_for_tls_is_refused_with_the_cause() {
+    fn addresses_that_need_tls_are_refused_with_the_cause() {
         for tls in [Tls::new(), Tls::new().ca("PEM"), Tls::new().identity("CERT", "KEY")] {
             let refused = tls.connector().err().unwrap();
             assert!(refused.to_string().contains("the feature `tls`"), "{refused}");

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_below_tls_has_other_words() {
+    fn errors_below_tls_have_other_words() {
         assert_eq!(cause(&io::ErrorKind::ConnectionReset.into()), None);
     }
 }

@@ -84,7 +84,6 @@ pub(super) fn replies_to_acquire() -> Vec<(String, Answer)> {
     rows.iter().map(|(replies, answer)| (written(replies), answer.clone())).collect()
 }
 
-/// Replies to a ballot for a granted key.
 fn replies_to_ballot() -> Vec<(String, Answer)> {
     let rows: &[(&str, Answer)] = &[
         (":1 ,1763755000000031 t", accepted()),
@@ -149,7 +148,6 @@ pub(super) fn replies_to_give_back() -> Vec<(String, Answer)> {
     rows.iter().map(|(replies, answer)| (written(replies), answer.clone())).collect()
 }
 
-/// Replies to a resume: one each.
 fn replies_to_resume() -> Vec<(String, Answer)> {
     let holder = Answer::held(Some(b"x"), Some(Duration::from_millis(5)));
     let rows: &[(&str, Answer)] = &[

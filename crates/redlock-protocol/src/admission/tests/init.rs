@@ -295,7 +295,7 @@ fn init_without_quarantine_removes_records_and_keeps_the_largest_ballot() {
 
 /// A ballot may be accepted between the reading and the script.
 #[test]
-fn what_was_accepted_meanwhile_is_kept_by_either_conversion() {
+fn ballots_accepted_in_between_survive_either_conversion() {
     let mut masters = vec![Master::admitted(10)];
     let planned = plan_off(&masters);
     masters[0].data.accept(identity(10), member(), SCORE_END - 1);

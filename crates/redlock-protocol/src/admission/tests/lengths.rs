@@ -75,7 +75,7 @@ fn a_quarantine_is_no_longer_than_an_admitted_master_allows() {
 /// Their records may predate the last increase of `max_ttl`. A default must not lengthen every
 /// quarantine after a restart of all masters.
 #[test]
-fn beside_records_of_former_lives_what_the_client_was_given_counts() {
+fn the_configured_max_ttl_applies_if_all_records_are_outdated() {
     let mut masters = short();
     for (n, master) in masters.iter_mut().enumerate() {
         master.identity = identity(11 + n as u64);
@@ -135,7 +135,7 @@ fn a_master_that_reads_its_data_is_waited_for_as_long_as_a_quarantine_lasts() {
 
 /// A short-lived client does not see how long.
 #[test]
-fn a_master_that_has_read_its_data_for_so_long_is_waited_for_by_nobody() {
+fn no_client_waits_longer_for_a_loading_master() {
     let mut masters = two_lost_and_one_long();
     for (uptime, waits) in [(LENGTH - 1, true), (LENGTH, false)] {
         (masters[2].role, masters[2].data) = (MasterKind::Loading { uptime }, Data::default());
@@ -170,7 +170,7 @@ fn records_that_are_read_of_replicas_count_for_nothing() {
 }
 
 #[test]
-fn what_the_record_of_a_master_allowed_is_known_when_its_connection_is_gone() {
+fn the_max_ttl_of_a_master_outlives_its_connection() {
     let mut masters = two_lost_and_one_long();
     let mut admission = client(&masters, 0);
     admission.on(2, Event::Down, 0);
@@ -183,7 +183,7 @@ fn what_the_record_of_a_master_allowed_is_known_when_its_connection_is_gone() {
 }
 
 #[test]
-fn what_a_lost_record_allowed_is_known_when_it_is_gone() {
+fn the_max_ttl_of_a_lost_record_is_remembered() {
     let mut masters = two_lost_and_one_long();
     let mut admission = client(&masters, 0);
     masters[2].restart(31);

@@ -101,7 +101,7 @@ fn the_scores_of_an_outdated_record_are_no_floor() {
 
 /// It may have allowed less than the locks that were lost with it.
 #[test]
-fn what_an_outdated_record_allows_makes_no_quarantine_shorter() {
+fn an_outdated_max_ttl_makes_no_quarantine_shorter() {
     let (mut masters, mut admission, copy) = lab();
     let mut raised = Data::default();
     raised.record.max_ttl = Some(3 * MAX_TTL);
@@ -115,7 +115,7 @@ fn what_an_outdated_record_allows_makes_no_quarantine_shorter() {
 /// Neither an empty record nor a later one was read: nothing distinguishes the copy from the
 /// present data.
 #[test]
-fn what_came_and_went_between_two_looks_cannot_be_seen() {
+fn a_loss_undone_between_two_probes_cannot_be_seen() {
     let (mut masters, mut admission, copy) = lab();
     put(&mut admission, &mut masters, &copy, 1);
     assert!(admission.votes(0));

@@ -76,7 +76,7 @@ fn a_clock_that_is_stepped_ends_no_quarantine() {
 }
 
 #[test]
-fn an_end_far_ahead_is_begun_anew_and_so_it_ends() {
+fn an_end_far_ahead_begins_again_and_so_ends() {
     let mut masters = all_admitted(3);
     masters[0].restart(11);
     masters[0].ahead = 100 * LENGTH;

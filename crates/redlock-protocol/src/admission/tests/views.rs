@@ -22,7 +22,7 @@ fn the_process_that_answered_last_is_known_while_it_is_away() {
 }
 
 #[test]
-fn what_keeps_no_locks_of_ours_is_foreign() {
+fn servers_without_our_locks_are_foreign() {
     let mut masters = masters(5);
     masters[1].role = MasterKind::Replica;
     masters[2].role = MasterKind::NotMaster;
@@ -225,7 +225,7 @@ fn a_step_that_fails_puts_no_data_in_doubt() {
 /// Two masters restart empty, and the third, which allows more, comes back when their quarantines
 /// are under way.
 #[test]
-fn a_quarantine_that_is_known_to_be_too_short_is_begun_anew() {
+fn a_quarantine_known_to_be_too_short_begins_again() {
     let mut masters = masters(3);
     masters[2].data.record.max_ttl = Some(5 * MAX_TTL);
     masters[2].up = false;

@@ -220,7 +220,7 @@ fn a_restart_is_told_apart_from_a_master_that_never_was_admitted() {
 
 /// `init` would be refused there.
 #[test]
-fn a_master_without_a_record_is_brand_new_only_where_no_other_record_shows_use() {
+fn a_master_without_a_record_is_new_only_if_no_record_shows_use() {
     let mut masters = three();
     masters.iter_mut().zip([11, 21, 31]).for_each(|(master, run)| master.restart(run));
     let why = |masters: &[Master]| not_admitted(&client(masters, 0), 0, 0).why;
@@ -340,7 +340,7 @@ fn a_use_that_cannot_be_shown_costs_nothing() {
 
 /// It may have been sent before the push.
 #[test]
-fn a_look_that_nobody_doubted_does_not_end_a_doubt_and_a_later_one_is_believed() {
+fn an_earlier_probe_does_not_end_a_doubt_but_a_later_one_does() {
     let mut masters = three();
     let mut admission = client(&masters, 0);
     let before = masters[0].facts(0);
@@ -356,7 +356,7 @@ fn a_look_that_nobody_doubted_does_not_end_a_doubt_and_a_later_one_is_believed()
 
 /// The reader can be a report, a floor, or the quarantine of another master.
 #[test]
-fn what_anybody_has_read_is_believed_and_nothing_else_names_the_ballots() {
+fn any_reader_is_believed_and_only_records_name_the_ballots() {
     let mut masters = three();
     let mut admission = client(&masters, 0);
     assert_eq!(admission.admitted_as(0), Some(identity(10)));
@@ -391,7 +391,7 @@ fn members_that_were_not_counted_are_as_many_as_before_in_the_same_life() {
 
 /// A program that repeatedly reads reports delays no quarantine.
 #[test]
-fn what_others_read_does_not_put_off_the_next_look() {
+fn reads_of_others_do_not_delay_the_next_probe() {
     let mut masters = three();
     masters[0].restart(9);
     let mut admission = client(&masters, 0);
@@ -464,7 +464,7 @@ fn without_quarantine_no_master_votes_where_others_have_one() {
 }
 
 #[test]
-fn what_was_known_of_a_nonce_outlives_the_connection() {
+fn knowledge_about_a_nonce_outlives_the_connection() {
     let mut masters = three();
     masters[0].restart(11);
     let mut admission = client(&masters, 0);
@@ -527,7 +527,7 @@ fn a_flushed_master_that_is_admitted_as_what_it_was_has_another_life() {
 }
 
 #[test]
-fn a_quarantine_without_max_ttl_is_begun_anew() {
+fn a_quarantine_without_max_ttl_begins_again() {
     let mut masters = three();
     masters[0].restart(11);
     settle(&mut client(&masters, 0), &mut masters, 0);

@@ -181,7 +181,7 @@ fn every_order_of_three_votes_is_decided_once_as_early_as_it_is_certain() {
 }
 
 #[test]
-fn one_master_alone_decides_at_once() {
+fn a_single_master_decides_immediately() {
     every_order(&Order::new(1, HoldOptions::default()), &mut 0);
 }
 
@@ -206,7 +206,7 @@ fn a_grace_does_not_count_as_fan_out() {
 }
 
 #[test]
-fn what_is_taken_over_is_lost_when_all_have_answered_and_is_left_where_it_may_be() {
+fn a_failed_resume_is_decided_by_all_answers_and_releases_nothing() {
     let mut attempt = Attempt::new(3, Origin::Resumed, timing(TTL), HoldOptions::default(), at(0));
     assert_eq!(attempt.vote(0, &not_ours(), at(0), at(1)), Step::Wait);
     assert_eq!(attempt.vote(1, &not_ours(), at(0), at(1)), Step::Wait);

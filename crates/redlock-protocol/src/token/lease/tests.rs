@@ -119,7 +119,7 @@ fn a_grant_that_does_not_count_gives_no_key_back_after_the_deadline() {
 }
 
 #[test]
-fn what_was_called_off_is_neither_waited_for_nor_given_up() {
+fn a_cancelled_extension_is_neither_awaited_nor_timed_out() {
     let mut lease = lease(3, 3, options(), at(0));
     let number = keep(&mut lease, at(400)).number;
     all_answer(&mut lease, number, 0..2, &Answer::granted(), at(400));
@@ -164,7 +164,7 @@ fn a_copy_on_a_master_that_votes_again_is_confirmed_there_alone_and_once() {
 }
 
 #[test]
-fn what_the_keeper_does_not_extend_is_not_confirmed_either() {
+fn a_lease_without_a_keeper_is_not_confirmed_either() {
     let switched_off = HoldOptions { auto_extend: false, ..options() };
     let over = HoldOptions { max_hold: Some(ms(5)), ..options() };
     for options in [switched_off, over] {
@@ -309,7 +309,7 @@ fn a_refusal_and_a_demotion_disown_and_an_unknown_answer_changes_nothing() {
 }
 
 #[test]
-fn lost_data_moves_the_deadline_and_asks_at_once() {
+fn lost_data_moves_the_deadline_and_extends_immediately() {
     let mut lease = lease(5, 4, options(), at(0));
     lease.acquired(4, &unsent(), at(0), at(1));
     let number = lease.extend(timing(TTL)).number;

@@ -221,7 +221,7 @@ fn an_error_reply_after_the_key_has_expired_ends_it() {
 }
 
 #[test]
-fn a_process_that_has_ended_carries_nothing_out_any_more() {
+fn an_exited_process_no_longer_executes_requests() {
     let mut release = unsettled();
     release.process_ended(0, at(200));
     release.process_ended(0, at(900));
@@ -239,7 +239,7 @@ fn a_process_that_has_ended_carries_nothing_out_any_more() {
 }
 
 #[test]
-fn what_is_on_its_way_does_not_expire_and_what_is_forgotten_is_gone() {
+fn releases_under_way_do_not_expire_and_abandoned_ones_are_gone() {
     let mut release = release_of(5, false);
     release.expire(at(5_000));
     assert!(release.is_waiting());

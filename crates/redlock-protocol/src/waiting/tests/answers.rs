@@ -42,7 +42,7 @@ fn the_answer_of_a_queue_says_the_place_and_who_has_the_key() {
 }
 
 #[test]
-fn a_head_that_is_the_only_one_with_a_place_hears_that_nobody_else_waits() {
+fn the_only_head_with_a_place_learns_that_no_other_waits() {
     let waits = |waiters, rank| {
         let answer = Answer::held(None, None).with_queued(Queued { waiters, rank });
         QueueAnswer::of(2, &answer, OURS).unwrap().others_wait
@@ -52,7 +52,7 @@ fn a_head_that_is_the_only_one_with_a_place_hears_that_nobody_else_waits() {
 }
 
 #[test]
-fn what_the_meeting_point_says_of_others_counts_if_the_attempt_was_lost_here_too() {
+fn reports_about_others_apply_to_attempts_lost_here_as_well() {
     for others_wait in [false, true] {
         let answer = QueueAnswer { others_wait, ..Place::First.answered(0) };
         let mut waiting = World::after(&[JOIN]).waiting;
@@ -64,7 +64,7 @@ fn what_the_meeting_point_says_of_others_counts_if_the_attempt_was_lost_here_too
 }
 
 #[test]
-fn who_is_let_in_or_hears_of_no_queue_has_no_place() {
+fn a_head_let_in_or_without_a_queue_has_no_place() {
     assert_eq!(queued(Answer::granted(), None), None);
     assert_eq!(queued(Answer::unknown(Cause::TimedOut), Some(1)), None);
     assert_eq!(QueueAnswer::of(2, &Answer::held(None, None), OURS), None);
@@ -144,7 +144,7 @@ fn the_third_push_behind_which_one_holder_has_the_key_is_followed_and_the_fourth
 
 /// Its place goes to the next process, because the holder in this process queries no master.
 #[test]
-fn who_waits_for_a_release_of_its_own_process_passes_a_call_on() {
+fn a_head_that_awaits_a_local_release_passes_a_call_on() {
     let mut waiting = World::after(&[JOIN, REFUSED, FIRST, HELD]).waiting;
     assert_eq!(waiting.lost_here(None, Instant::ORIGIN), Step::Wait);
     assert!(waiting.awaits_release() && waiting.place() == Some(0));

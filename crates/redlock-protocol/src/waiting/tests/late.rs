@@ -27,7 +27,6 @@ enum Asked {
     Take,
 }
 
-/// The steps of the holder's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Holder {
     Holds,
@@ -35,7 +34,6 @@ enum Holder {
     Queued,
 }
 
-/// The steps of the waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Waiter {
     Comes,

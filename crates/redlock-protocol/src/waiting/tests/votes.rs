@@ -75,7 +75,7 @@ fn attempts_that_were_lost_for_want_of_votes_tell_nothing_about_contenders() {
 
 /// It calls no process and no process calls it, whatever is reported to it in the meantime.
 #[test]
-fn who_sees_no_quorum_leaves_the_queue_and_asks_at_its_own_pace() {
+fn a_head_that_sees_no_quorum_leaves_the_queue() {
     let mut waiting = behind(1, 0.5);
     waiting.tick(waiting.due().unwrap());
     let first_answer = Some(Place::First.answered(0));

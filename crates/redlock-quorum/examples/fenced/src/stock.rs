@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_holder_has_read_is_changed_by_no_holder_from_before() {
+    fn no_previous_holder_changes_a_row_that_a_holder_has_read() {
         let stock = stock();
         assert_eq!(stock.read("nails", token(32)).unwrap(), 100);
         assert_eq!(stock.read("nails", token(64)).unwrap(), 100);

@@ -176,7 +176,7 @@ fn bad_certificates_are_named_with_their_variable_and_file() {
 }
 
 #[test]
-fn what_the_program_sets_wins_and_is_not_called_the_variables() {
+fn settings_of_the_program_win_and_are_not_blamed_on_variables() {
     let builder = builder(&[MASTERS, ("REDLOCK_PREFIX", "app:"), ("REDLOCK_NODE_TIMEOUT", "2s")]);
     let builder = builder.unwrap();
     let error = builder.clone().prefix("redlock-quorum:").build().unwrap_err().to_string();

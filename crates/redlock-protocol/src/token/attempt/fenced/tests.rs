@@ -208,7 +208,7 @@ fn a_copy_accepts_nothing() {
 }
 
 #[test]
-fn ballots_that_cannot_be_sent_end_the_attempt_at_once() {
+fn unsendable_ballots_end_the_attempt_immediately() {
     let mut attempt = fenced(3, Some(1));
     vote(&mut attempt, 0, &refused());
     assert_eq!(vote(&mut attempt, 1, &refused()), Step::Propose);
@@ -306,7 +306,7 @@ fn without_fencing_what_is_taken_over_has_no_ballots() {
 }
 
 #[test]
-fn what_is_taken_over_gets_a_token_that_a_quorum_accepted_with_its_extension() {
+fn a_resumed_lease_gets_a_token_accepted_with_its_extension() {
     let mut attempt = resumed(3);
     assert_eq!(vote(&mut attempt, 0, &accepted()), Step::Wait, "one is no quorum");
     assert_eq!(vote(&mut attempt, 1, &too_small()), Step::Propose);

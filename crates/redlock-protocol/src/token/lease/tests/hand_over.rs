@@ -36,7 +36,7 @@ fn it_is_handed_on_for_a_tenth_of_a_second() {
 }
 
 #[test]
-fn what_is_over_is_not_handed_on() {
+fn a_lost_lease_is_not_passed_on() {
     for end in [LostReason::Shutdown, LostReason::NotOurs] {
         let mut lease = proven(VALIDITY);
         lease.end(end);

@@ -110,7 +110,7 @@ fn more_copies_are_waited_for_until_the_grace_is_over() {
 }
 
 #[test]
-fn what_a_master_granted_that_may_have_lost_its_data_does_not_count() {
+fn grants_of_a_master_that_may_have_lost_its_data_are_ignored() {
     for event in [Event::Disowned as fn(usize, Cause) -> Event<'static>, Event::Suspected] {
         let mut token = attempted(3);
         first(&mut token, 0, &Answer::granted());
@@ -225,7 +225,7 @@ fn a_copy_that_was_asked_for_is_released_and_shows_why_it_is_none_more() {
 }
 
 #[test]
-fn an_attempt_that_nobody_wants_is_released_where_its_key_may_be() {
+fn an_unwanted_attempt_is_released_wherever_its_key_may_be() {
     let mut token = attempted(3);
     first(&mut token, 0, &Answer::granted());
     assert_eq!(token.on(Event::Cancelled, at(1)), Step::Release);
@@ -249,7 +249,7 @@ fn a_grant_that_was_not_enough_is_released_though_all_have_answered() {
 // While it is held.
 
 #[test]
-fn a_lease_that_nobody_takes_is_released_unless_it_is_anothers() {
+fn an_untaken_lease_is_released_unless_it_was_resumed() {
     assert_eq!(held_lock().on(Event::Untaken, at(2)), Step::Release);
     let mut token = resumed();
     for master in 0..2 {
@@ -380,7 +380,7 @@ fn a_release_is_sent_in_its_turn_and_ends_where_all_have_answered() {
 }
 
 #[test]
-fn a_release_that_nobody_can_carry_out_is_decided_in_its_turn() {
+fn a_release_that_no_master_can_execute_is_decided_in_turn() {
     let mut token = released();
     for master in 0..3 {
         token.on(Event::GivenUp(master), at(2));
@@ -419,7 +419,7 @@ fn keys_that_have_expired_or_are_left_need_no_release() {
 }
 
 #[test]
-fn a_process_that_ends_sets_no_key_any_more() {
+fn an_exited_process_no_longer_sets_keys() {
     let mut token = released();
     assert_eq!(token.left(at(2)).last(), Some(&(2, None)));
     token.on(Event::ProcessEnded(2), at(2));

@@ -510,7 +510,7 @@ fn options() -> impl Strategy<Value = HoldOptions> {
 
 proptest! {
     #[test]
-    fn what_the_machines_believe_is_so_in_any_order_of_events(
+    fn beliefs_of_the_machines_are_true_in_any_order_of_events(
         masters in 1..8_usize,
         options in options(),
         events in events(),

@@ -89,7 +89,7 @@ fn it_waits_for_those_that_were_asked_and_have_not_answered() {
 }
 
 #[test]
-fn what_is_left_of_its_key_is_known_by_master() {
+fn the_remaining_keys_are_known_per_master() {
     let expiry = timing(TTL).expiry();
     // Nothing was answered: each may carry the request out at any time.
     assert_eq!(attempted(2).left(at(1)), [(0, None), (1, None)]);

@@ -31,14 +31,14 @@ pub(super) enum Start {
     Parked,
     /// The first connections are being made, since then.
     Connecting(Instant),
-    /// A quorum is connected; the others have a little longer.
+    /// A quorum is connected, and the others have a little longer.
     Lingering,
     /// Masters that are not connected now answer *unknown*.
     Done,
 }
 
 impl Driver {
-    /// Opens the links, and takes up what was left by the runtime before.
+    /// Opens the links, and continues the work that the previous runtime left.
     pub(super) fn connect(&mut self) {
         let now = self.now();
         self.start = Start::Connecting(now);
@@ -115,8 +115,7 @@ impl Driver {
         }
     }
 
-    /// A request whose turn does not come at once waits for it within its wait, and for a moment at
-    /// least.
+    /// Limits how long a request waits in line: its own wait, and at least for a moment.
     fn limit_standing(&mut self, id: RequestId) {
         if self.start == Start::Done && !self.line.is_long() {
             return;
@@ -139,7 +138,7 @@ impl Driver {
         }
     }
 
-    /// Fails a request of which no master was asked, for this reason.
+    /// Fails a request that was sent to no master, for this reason.
     pub(super) fn refuse_unsent(&self, request: Request, cause: Cause) {
         let answers = vec![LastAnswer::unknown(cause); self.masters.len()];
         self.fail(request, Defeat::Outvoted, &answers);
@@ -173,9 +172,9 @@ impl Driver {
         }
     }
 
-    /// Whether what stands in line can be sent. Nothing is sent before the first connections are
-    /// there; and for a moment nothing is sent while a quorum of connections broke and is being
-    /// made again. Attempts wait for masters that may come to vote now.
+    /// Returns `true` if entries of the line can be sent. Nothing is sent before the first
+    /// connections exist, nor for a moment after a quorum of connections broke and is being remade.
+    /// Attempts wait for masters that may vote soon.
     pub(super) fn may_send(&mut self) -> bool {
         if self.start != Start::Done || self.line.is_empty() {
             return false;

@@ -1,4 +1,4 @@
-//! The end: nothing new is begun, and releases are waited for.
+//! The end: no new work starts, and the driver waits for releases.
 
 use std::time::Duration;
 
@@ -22,22 +22,22 @@ use redlock_protocol::client::timers::Due;
 pub(super) struct Closing {
     /// The callers that wait for the end, and until when: all of them get the same outcome.
     replies: Vec<(Instant, CloseReply)>,
-    /// The limit that applies when no caller waits any more.
+    /// The limit if no caller waits.
     until: Instant,
-    /// Until when steps towards the admission of masters are waited for, also when no caller waits
-    /// any longer: so a short-lived process completes a step.
+    /// Until when the driver waits for admission steps, even if no caller waits, so that
+    /// short-lived processes complete a step.
     steps_until: Instant,
     /// The callers do not wait any longer.
     is_over: bool,
 }
 
 impl Closing {
-    /// Whether somebody gets the outcome as soon as no step is waited for.
+    /// Returns `true` if a caller gets the outcome as soon as all steps are finished.
     fn is_ending(&self) -> bool {
         self.is_over && self.replies.iter().any(|(_, reply)| !reply.is_closed())
     }
 
-    /// Whether one of those that wait does so no longer.
+    /// Returns `true` if the wait of some caller is over.
     fn is_due(&self, now: Instant) -> bool {
         let mut waiting = self.replies.iter().filter(|(_, reply)| !reply.is_closed()).peekable();
         match waiting.peek() {
@@ -48,7 +48,7 @@ impl Closing {
 }
 
 impl Driver {
-    /// Nothing new is begun. Waiting requests fail, leases are lost, and releases go on until all
+    /// Starts no new work. Waiting requests fail, leases are lost, and releases continue until all
     /// are acknowledged or the wait of one caller is over.
     pub(super) fn close(&mut self, within: Duration, reply: Option<CloseReply>) {
         let until = self.now().saturating_add(within);
@@ -92,8 +92,8 @@ impl Driver {
         }
     }
 
-    /// Whether the driver is done: closed, no step is waited for, and either nothing is left to
-    /// release or nothing waits for it.
+    /// Returns `true` if the driver is done: it is closed, no step must be finished, and either no
+    /// release is left or no caller waits for it.
     pub(super) fn is_closed(&self) -> bool {
         self.closing.as_ref().is_some_and(|closing| {
             let finishes = self.masters.finishes_steps() && self.now() < closing.steps_until;
@@ -101,8 +101,8 @@ impl Driver {
         })
     }
 
-    /// Reports the keys that are left on masters to callers that wait for the end, now or later.
-    /// The connections are closed, and nobody reads the signals about that any more.
+    /// Reports the keys left on masters to callers that wait for the end, now or later. The
+    /// connections are closed, and their signals are no longer read.
     pub(super) fn finish(&mut self) -> Result<(), Unreleased> {
         (0..self.masters.len()).for_each(|master| self.observer.counters.down(master));
         let outcome = self.left();
@@ -115,8 +115,8 @@ impl Driver {
         outcome
     }
 
-    /// The keys that may be left on masters: those of leases whose holders have not returned them,
-    /// and those that masters have not acknowledged.
+    /// Returns the keys that may be left on masters: keys of leases whose guards still exist, and
+    /// keys with an unacknowledged release.
     fn left(&mut self) -> Result<(), Unreleased> {
         let now = self.now();
         let keys = self.locks.values().flat_map(|lock| self.left_of(lock, now)).collect();
@@ -165,7 +165,7 @@ impl Driver {
         }
     }
 
-    /// A lock that its caller has not taken yet is taken back and released: nobody counts on it.
+    /// Takes back and releases a lock that its caller has not taken. No caller relies on it yet.
     fn withdraw_offers(&mut self) {
         let now = self.now();
         for id in self.lock_ids(Lock::is_lease) {
@@ -176,8 +176,8 @@ impl Driver {
         }
     }
 
-    /// Ends every lease that is held. Their keys are left to expire: a holder may not have noticed
-    /// yet, and another must not get the lock before.
+    /// Ends every held lease. Their keys are left to expire, because a holder might not have
+    /// noticed yet, and no other client must get the lock before that.
     fn lose_leases(&mut self, reason: LostReason) {
         let now = self.now();
         for id in self.lock_ids(Lock::is_lease) {
@@ -186,22 +186,22 @@ impl Driver {
         }
     }
 
-    /// The task that works on the driver has panicked: nothing of it can be relied on any more.
+    /// Handles a panic of the driver's task, after which no part of the driver can be trusted.
     pub(super) fn panicked(&mut self) -> Result<(), Unreleased> {
         self.disconnect();
         self.lose_leases(LostReason::Panicked);
         self.finish()
     }
 
-    /// No task works on the driver from here on: callers that wait for answers ask again, on a
-    /// runtime of their own, and releases and leases wait for the next one.
+    /// Records that no task works on the driver from here on. Callers that wait for answers retry
+    /// on their own runtime, and releases and leases wait for the next task.
     pub(super) fn park(&mut self) {
         self.start = Start::Parked;
         self.read_commands();
         self.read_signals();
         self.abort_attempts();
         self.settle();
-        // By the time that they are sent a place may be that of a later wait: they delete keys only.
+        // When they are sent, a place may already belong to a later wait, so they only delete keys.
         for lock in self.locks.values_mut() {
             lock.claim.leave_nothing();
         }
@@ -225,8 +225,8 @@ impl Driver {
         self.publish_numbers();
     }
 
-    /// Closes the ways to answer, which makes callers ask again; and wakes those that wait for the
-    /// end of a lease, because one of them may go on with the driver.
+    /// Drops all replies, which makes callers retry, and wakes callers that wait for the end of a
+    /// lease, because one of them may continue the driver.
     fn release_callers(&mut self) {
         for lock in self.locks.values_mut() {
             lock.opened = None;

@@ -1,4 +1,4 @@
-//! `Command`: what callers ask of the driver.
+//! `Command`: the requests of callers to the driver.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub(crate) enum Command {
     Acquire(Request),
     /// The holder wants the lease to last longer.
     Extend { hold: HoldId, ttl: Duration, reply: ExtendReply },
-    /// From here on the lease is to be extended by itself.
+    /// Start to extend the lease automatically.
     Keep { hold: HoldId },
     /// The holder is done.
     Release { hold: HoldId, reply: Option<ReleaseReply> },
@@ -42,19 +42,19 @@ pub(crate) enum Command {
     Forget { hold: HoldId },
     /// A caller has taken its lock, which the keeper waited for.
     Accepted { hold: HoldId },
-    /// The key of a written-down lease is to be released.
+    /// Release the key of a stored lease.
     ReleaseLease(Box<LeaseRelease>),
     /// A caller that waits has gone away.
     Withdrawn { entry: Arc<dyn Entered> },
-    /// A caller asks who holds a resource.
+    /// Query who holds a resource.
     Status { key: Arc<[u8]>, node_timeout: Duration, reply: StatusReply },
-    /// A caller asks how many wait in this queue.
+    /// Query how many processes wait in this queue.
     Waiters { queue: Arc<[u8]>, node_timeout: Duration, reply: WaitersReply },
     /// A caller reads or raises the mark of a name.
     Mark(MarkRequest, MarkReply),
-    /// A person states that no lock of a former incarnation is alive.
+    /// Admit masters, because an operator asserts that no lock of a former incarnation is held.
     Init(Init, InitReply),
-    /// A caller asks what each master is.
+    /// Query the state of each master.
     Report(ReportReply),
     /// The handle is closed.
     Close { within: Duration, reply: Option<CloseReply> },
@@ -67,13 +67,13 @@ pub(crate) struct MarkRequest {
     pub(crate) node_timeout: Duration,
     /// The new mark, and for how many milliseconds masters keep it; `None` to read the mark.
     pub(crate) raise: Option<(Mark, u64)>,
-    /// The masters that are asked.
+    /// The queried masters.
     pub(crate) masters: MasterSet,
 }
 
 /// The masters' answers about a mark.
 pub(crate) struct MarkVotes {
-    /// *Granted* where a master that votes has done what it was asked.
+    /// *Granted* if a voting master carried out the request.
     pub(crate) votes: Votes,
     pub(crate) answers: Vec<MarkAnswer>,
 }
@@ -81,7 +81,7 @@ pub(crate) struct MarkVotes {
 /// The request of one caller.
 pub(crate) type Request = Caller<AcquireReply>;
 
-/// A lease to be released by its token alone.
+/// The release of a lease of which only the token is known.
 pub(crate) struct LeaseRelease {
     pub(crate) resource: Resource,
     pub(crate) key: Key,

@@ -1,4 +1,4 @@
-//! Held leases: extensions, keys that are given back to masters, and the deadline.
+//! Held leases: extensions, keys added again, and the deadline.
 
 mod hand_over;
 pub(crate) mod held_lock;
@@ -47,8 +47,8 @@ impl Driver {
         self.carry_out(id, step, now);
     }
 
-    /// The lease has changed. What its machine wants is sent, unless it is over: its holder may
-    /// have seen the end by a later reading of the clock.
+    /// Sends the requests that the lease's machine wants. Sends nothing if the lease is over,
+    /// because the holder may have seen its end on a later clock reading.
     pub(super) fn hold(&mut self, id: LockId, step: Step, now: Instant) {
         self.publish(id, now);
         if step == Step::default() {
@@ -72,8 +72,8 @@ impl Driver {
         }
     }
 
-    /// Nobody has taken the lock: it is given back once nobody can. A future that is not polled any
-    /// more would keep it for ever otherwise.
+    /// Releases a lock that its caller has not taken, once the caller no longer can. Otherwise an
+    /// unpolled future would hold it forever.
     fn await_acceptance(&mut self, id: LockId, now: Instant) {
         let Some((_, holder)) = self.held(id) else { return };
         if now < holder.cell.acceptable_until()
@@ -84,8 +84,8 @@ impl Driver {
         self.happens(id, Event::Untaken, now);
     }
 
-    /// The masters allow less than they did: a quarantine does not last as long as this lease any
-    /// more.
+    /// Limits further extensions after `max_ttl` was lowered, because a quarantine is now shorter
+    /// than this lease.
     fn limit(&mut self, id: LockId, limit: Duration, now: Instant) {
         if let Ok(timing) = self.settings.timing(Some(limit), limit) {
             self.decide(id, Event::Limited(timing), now);
@@ -146,7 +146,7 @@ impl Driver {
         self.observer.counters.extensions.add(1);
         self.say(id, "extension");
         self.send(&op, extend.masters, ticket, now);
-        // An extension counts only where a score came.
+        // An extension is valid only if a score has arrived.
         self.ask_scores(id, now);
     }
 
@@ -218,14 +218,14 @@ impl Driver {
         let _ = reply.send(outcome);
     }
 
-    /// Something has happened to a master that concerns what is attempted and what is held there.
+    /// Handles news about a master that concern every attempt and lease there.
     pub(super) fn each_lock(&mut self, now: Instant, event: impl Fn() -> Event<'static>) {
         for id in self.lock_ids(|lock| lock.is_attempt() || lock.is_lease()) {
             self.happens(id, event(), now);
         }
     }
 
-    /// Something has happened for which leases may ask masters. What nobody has taken is not
+    /// Handles news after which leases may query masters. Leases that no caller has taken are not
     /// extended.
     pub(super) fn each_taken(&mut self, now: Instant, event: impl Fn() -> Event<'static>) {
         for id in self.lock_ids(Lock::is_lease) {
@@ -246,18 +246,19 @@ impl Driver {
         self.schedule(id);
     }
 
-    /// The lease is over, or its holder has seen the end of it: nothing extends it any more.
+    /// Ends the lease, because it is over or its holder has seen its end. Nothing extends it from
+    /// here on.
     fn lease_over(&mut self, id: LockId, now: Instant) {
         let Some((lease, _)) = self.held(id) else { return };
         let reason = lease.reason();
-        // The first end stays: behind one that was released comes its release.
+        // The first end stays. After a release, nothing else ends the lease.
         if let Some(Ended::Lost(_)) = self.end_lease(id, reason) {
             self.note_loss(id, now);
             self.key_left(id, now);
         }
     }
 
-    /// Ends a lease for its holder, unless it has ended before. Returns how it has ended.
+    /// Ends a lease for its holder, unless it is already over. Returns how it ended.
     pub(super) fn end_lease(&mut self, id: LockId, reason: LostReason) -> Option<Ended> {
         self.locks.get_mut(id)?.machine.end(reason);
         let (_, holder) = self.held(id)?;
@@ -301,7 +302,7 @@ impl Driver {
         self.locks.remove(id);
     }
 
-    /// Nobody holds a token any more.
+    /// Removes the holder of a token.
     pub(super) fn leave_holder(&mut self, id: LockId) -> Option<Holder> {
         let lock = self.locks.get_mut(id)?;
         match std::mem::replace(&mut lock.caller, Caller::NOBODY) {

@@ -37,7 +37,7 @@ pub(super) struct Question {
 pub(super) enum Asker {
     /// A caller wants to know what each master has.
     Status(StatusReply),
-    /// A caller asks how many wait: the largest number that a master has reported.
+    /// A caller that wants the number of waiters: the largest number that a master has reported.
     Waiters(WaitersReply, u32),
     /// These requests for one key have failed for good: their error reports who holds it.
     Failure(Vec<Request>, Defeat),
@@ -51,7 +51,7 @@ impl Driver {
         self.inspect(inspection, Op::inspect(key), node_timeout, Asker::Status(reply));
     }
 
-    /// Asks how many wait in a queue. Where contenders meet may differ from one to the next.
+    /// Queries the number of waiters in a queue. Contenders can meet at different masters.
     pub(super) fn count_waiters(
         &mut self,
         queue: Arc<[u8]>,
@@ -62,8 +62,8 @@ impl Driver {
         self.inspect(inspection, Op::count_waiters(queue), node_timeout, asker);
     }
 
-    /// Asks who holds what `request` did not get; `answers` are the votes on its last attempt, if
-    /// it has made one.
+    /// Queries who holds the lock that `request` did not get. `answers` are the votes on its last
+    /// attempt, if there was one.
     pub(super) fn explain(
         &mut self,
         request: Request,
@@ -105,7 +105,7 @@ impl Driver {
         id
     }
 
-    /// Asks masters for a mark, or has them raise it.
+    /// Reads a mark on masters, or raises it.
     pub(super) fn mark(&mut self, request: MarkRequest, reply: MarkReply) {
         let MarkRequest { key, node_timeout, raise, masters: asked } = request;
         let op = match raise {
@@ -129,8 +129,8 @@ impl Driver {
         self.send(&op, asked, Ticket::Inspection(id), now);
     }
 
-    /// The answer of a master to an inspection. An answer that does not count does not explain why
-    /// a request has failed; a status shows it.
+    /// Handles the answer of a master to an inspection. The answer of a non-voting master does not
+    /// explain why a request failed, but a status shows it.
     pub(super) fn inspection_vote(
         &mut self,
         id: InspectionId,
@@ -184,7 +184,7 @@ impl Driver {
         }
     }
 
-    /// Adds to the answer of a master whether it counts.
+    /// Adds to the answer of a master whether it votes.
     fn annotate(&self, master: usize, node: &mut NodeVote, now: Instant) {
         let misfit = self.masters.misfit(master);
         if !node.verdict.is_clear() || (misfit.is_none() && self.masters.votes(master)) {
@@ -203,7 +203,7 @@ impl Driver {
         }
     }
 
-    /// No error is explained any more: the handle is closed.
+    /// Stops the inspections that explain errors, because the handle is closed.
     pub(super) fn dismiss_explanations(&mut self, now: Instant) {
         let explains = |question: &Question| matches!(question.asker, Asker::Failure(..));
         let found = self.inspections.iter().filter(|(_, question)| explains(question));

@@ -1,4 +1,4 @@
-//! A lock: its machine, the caller behind it, and what is done with each step.
+//! A lock: its machine, its caller, and how its steps are carried out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,17 +22,17 @@ pub(super) struct Lock {
     pub(super) claim: Claim,
     /// The member of the ballot sets that its resource uses.
     pub(super) member: Member,
-    /// How long masters have to answer what is sent for it.
+    /// How long masters have to answer requests for it.
     pub(super) node_timeout: Duration,
     pub(super) machine: Lifecycle,
     pub(super) caller: Caller,
     /// When that was sent which counts as open in the line.
     pub(super) opened: Option<Instant>,
-    /// Until when answers to the attempt are waited for.
+    /// Until when the attempt waits for answers.
     pub(super) due: Instant,
 }
 
-/// Who waits for what becomes of a token.
+/// The caller that waits for news about a token.
 pub(super) enum Caller {
     /// Its request. The alarm is set for when the ballots of its attempt end.
     Asks { request: RequestId, alarm: Option<Instant> },
@@ -56,7 +56,7 @@ pub(super) struct Holder {
 }
 
 impl Caller {
-    /// Nobody waits for what becomes of it.
+    /// No caller waits for it.
     pub(super) const NOBODY: Self = Self::Returned { reply: None, explains: None };
 }
 
@@ -79,8 +79,8 @@ impl Holder {
         }
     }
 
-    /// When there is something to do for it next, where the keeper has something to do at `due`. A
-    /// lock that no caller has taken is not extended: it waits until it can't be taken any more.
+    /// Returns its next alarm, if the keeper's next one is at `due`. A lock that no caller has
+    /// taken is not extended, and its alarm is the end of the time for taking it.
     pub(super) fn due(&self, due: Option<Instant>) -> Option<Instant> {
         let until = || self.cell.acceptable_until();
         match self.cell.acceptance() {
@@ -155,15 +155,16 @@ impl Lock {
 }
 
 impl Driver {
-    /// Something has happened to a token: its machine decides what follows, and that is done.
+    /// Handles an event of a token: its machine decides the next step, and the driver carries it
+    /// out.
     pub(super) fn happens(&mut self, id: LockId, event: Event<'_>, now: Instant) {
         if let Some(step) = self.decide(id, event, now) {
             self.carry_out(id, step, now);
         }
     }
 
-    /// Decides the next step, for callers that act before it is carried out. The holder sees the
-    /// new state of the machine at once.
+    /// Decides the next step, for callers that act before it is carried out. The holder immediately
+    /// sees the new state of the machine.
     pub(super) fn decide(&mut self, id: LockId, event: Event<'_>, now: Instant) -> Option<Step> {
         let lock = self.locks.get_mut(id)?;
         let master = event.master();
@@ -173,7 +174,7 @@ impl Driver {
         Some(step)
     }
 
-    /// A master has answered what it was asked for a token: nearly every event is one of these.
+    /// Handles the answer of a master for a token. Nearly every event is one of these.
     pub(super) fn answered(&mut self, id: LockId, answered: Answered<'_>, now: Instant) {
         let Some(lock) = self.locks.get_mut(id) else { return };
         let step = lock.machine.answered(answered, now);
@@ -206,7 +207,7 @@ impl Driver {
             Step::Won(won) => self.won(id, won, now),
             Step::Lost(loss) => self.lost(id, loss, now),
             Step::Hold(step) => self.hold(id, step, now),
-            // It is decided for, and carried out, by the one that asks for it.
+            // The caller that requested the decision carries it out.
             Step::HandedOn(_) => {}
             Step::Release => self.begin_release(id, now),
             Step::SendRelease(masters) => self.send_exits(id, masters, now),

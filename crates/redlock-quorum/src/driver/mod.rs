@@ -68,10 +68,10 @@ use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::token::lifecycle::{Answered, Asked};
 use redlock_protocol::votes::answer::{Counts, Judged};
 
-/// Everything the driver knows. It outlives the task that works on it: when a runtime goes away,
-/// the next use of the handle goes on with this on another one.
+/// The complete state of the driver. It outlives the task that works on it: if a runtime goes away,
+/// the next use of the handle continues it on another one.
 ///
-/// Each table is bounded by what callers wait for or hold, by the line (1,000,000 that wait), and
+/// Each table is bounded by the callers' requests and locks, by the line (1,000,000 entries), and
 /// by the releases that a master may leave unacknowledged (10,000).
 pub(crate) struct Driver {
     clock: Clock,
@@ -175,12 +175,12 @@ impl Driver {
 
     /// Does all pending work, once. Ready when the handle is closed and nothing is left to do.
     ///
-    /// Input that arrives meanwhile is left for the next turn, after the other tasks of the runtime
-    /// ran: then requests of many tasks go out in one write. It is necessary, too: a socket that
-    /// has used up what the runtime lets one task do at a time answers "pending, but poll again",
-    /// and would be polled without end.
+    /// Input that arrives during the turn is left for the next turn, after the other tasks of the
+    /// runtime ran, so that requests of many tasks are written together. This is also necessary
+    /// because a socket that has used up its share of the runtime answers "pending, but poll
+    /// again", and would be polled without end.
     ///
-    /// Replies that came before `seen` are read in this turn: what is due counts up to there.
+    /// Replies received before `seen` are read in this turn, so timers fire only up to `seen`.
     fn turn(&mut self, waker: &Waker, seen: Instant) -> Poll<()> {
         self.mailbox.begin(waker);
         self.observer.begin();
@@ -203,8 +203,9 @@ impl Driver {
         Poll::Pending
     }
 
-    /// Whether callers come several at a time. Requests in flight show it too: where each wakes the
-    /// driver before the next caller gets to run, commands come one by one, however many there are.
+    /// Returns `true` if callers come several at a time. Requests in flight show that as well: if
+    /// each caller wakes the driver before the next one runs, commands come one by one, however
+    /// many there are.
     fn is_busy(&self) -> bool {
         self.had_several || self.line.is_busy()
     }
@@ -214,8 +215,8 @@ impl Driver {
         self.leases > self.lost_leases
     }
 
-    /// Leaves a runtime that is going away: what can be done at once is done. Releases that were
-    /// asked for are handed to the sockets, which write what they take without waiting.
+    /// Leaves a runtime that is going away, after doing everything that needs no waiting. Requested
+    /// releases are handed to the sockets, which write as much as they can without waiting.
     fn leave(&mut self) {
         self.mailbox.begin(Waker::noop());
         self.observer.begin();
@@ -235,7 +236,7 @@ impl Driver {
         self.mailbox.take_commands(&mut commands);
         if !commands.is_empty() {
             self.had_several = commands.len() > 1;
-            // Read once for all of them, behind the last one.
+            // Read once for all of them, after the last one.
             let now = self.now();
             for command in commands.drain(..) {
                 self.command(command, now);
@@ -271,7 +272,7 @@ impl Driver {
         }
     }
 
-    /// It is called behind each link, mostly for nothing: counting stays out of the way of that.
+    /// Called after each link and usually finds nothing, so the slow path is a separate function.
     #[inline]
     fn read_signals(&mut self) {
         if self.mailbox.has_signals() {
@@ -365,8 +366,8 @@ impl Driver {
         }
     }
 
-    /// Polls the links that were woken, and no others. After each the votes that it has read are
-    /// counted, so that a caller is woken as early as its deciding reply is there.
+    /// Polls only the woken links. The votes read by each link are processed before the next, so
+    /// that a caller is woken as soon as its deciding reply has arrived.
     fn drive_links(&mut self) {
         self.nodes.hand_over();
         let woken = self.mailbox.take_links();

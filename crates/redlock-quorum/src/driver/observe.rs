@@ -1,8 +1,8 @@
 //! Observability: the numbers of the driver, and its lines in the log.
 //!
-//! No line is written while something is locked: a subscriber is foreign code, and may use the
-//! handle. It may panic, too: that costs the line and nothing else. `docs/OBSERVABILITY.md` has the
-//! words and the fields.
+//! No line is written while a mutex is locked, because a subscriber is foreign code and may use the
+//! handle. It may also panic, which costs only the line. `docs/OBSERVABILITY.md` has the words and
+//! the fields.
 
 use std::mem::{Discriminant, discriminant};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -33,9 +33,9 @@ pub(super) struct Observer {
     pub(super) counters: Arc<Counters>,
     names: Arc<[Arc<str>]>,
     warnings: Throttle<Warning>,
-    /// When warnings that were kept back are reported.
+    /// When suppressed warnings are reported.
     scheduled: Option<Instant>,
-    /// Each step is to be shown. Asked once a turn: there are some 15 of them in each lock.
+    /// Whether each step is traced. Checked once per turn, because a lock has about 15 steps.
     is_traced: bool,
 }
 
@@ -125,7 +125,7 @@ impl Observer {
         }
     }
 
-    /// Logs that the answers of `master` do not count.
+    /// Logs that `master` does not vote.
     pub(super) fn not_counting(&mut self, master: usize, cause: &Cause, now: Instant) {
         if let Some(suppressed) = self.warnings.admit(Warning::NotCounting(master), now) {
             log(|| warn!(node = %self.names[master], %cause, suppressed, "master does not count"));
@@ -174,7 +174,7 @@ impl Observer {
         }
     }
 
-    /// Releases that `master` has not acknowledged are given up.
+    /// Logs that releases that `master` has not acknowledged were abandoned.
     pub(super) fn abandoned(&mut self, master: usize, forgotten: u64, now: Instant) {
         if let Some(suppressed) = self.warnings.admit(Warning::Abandoned(master), now) {
             log(|| {
@@ -217,7 +217,7 @@ impl Observer {
         log(|| debug!(%resource, %token, ?wait, "acquired"));
     }
 
-    /// A request is answered with the lock of the caller before.
+    /// Logs a request that received the lock of the previous caller.
     pub(super) fn handed_over(&self, request: &Request, lock: &Lock, now: Instant) {
         let wait = now.saturating_since(request.asked_at);
         self.counters.acquired.add(1);
@@ -241,7 +241,7 @@ impl Observer {
         wait
     }
 
-    /// Reports what was kept back for a second.
+    /// Reports the warnings suppressed for a second.
     pub(super) fn report_suppressed(&mut self, now: Instant) {
         self.scheduled = None;
         while let Some((warning, suppressed)) = self.warnings.overdue(now) {
@@ -261,7 +261,7 @@ impl Observer {
         }
     }
 
-    /// When warnings that were kept back are to be reported, where no alarm is set for that.
+    /// Returns when suppressed warnings are due, unless an alarm is already set for that.
     fn alarm(&mut self) -> Option<Instant> {
         let due = self.warnings.due().filter(|_| self.scheduled.is_none());
         self.scheduled = self.scheduled.or(due);

@@ -26,8 +26,8 @@ impl Driver {
     pub(super) fn release(&mut self, hold: HoldId, reply: Option<ReleaseReply>, now: Instant) {
         let Some((id, lock)) = self.held_by(hold).and_then(|id| Some((id, self.locks.get(id)?)))
         else {
-            // The next caller has it, or no master has anything left to do: that came true before
-            // this one asked again.
+            // The next caller has it, or no master has anything left to do, which became true
+            // before this request.
             return answer(reply, Ok(()));
         };
         if lock.is_lease() {
@@ -40,7 +40,7 @@ impl Driver {
             }
             self.happens(id, Event::Returned { was_lost }, now);
         } else if reply.is_some() {
-            // It was asked for before, by a caller whose runtime went away with the answer.
+            // A caller whose runtime went away with the answer requested it earlier.
             self.happens(id, Event::ReturnedAgain, now);
         }
         self.await_release(id, reply);
@@ -60,7 +60,7 @@ impl Driver {
         }
     }
 
-    /// A release of the token alone: its key may be on each master.
+    /// Releases a lock of which only the token is known, so its key may be on each master.
     pub(super) fn release_lease(&mut self, lease: LeaseRelease, now: Instant) {
         let LeaseRelease { resource, key, token, timing, reply } = lease;
         let member = Member::of(resource.as_bytes());
@@ -83,12 +83,13 @@ impl Driver {
         release.is_some_and(Release::is_of_another)
     }
 
-    /// The longest expiry of a key that any client may have set, by the records that were read.
+    /// Returns the longest expiry of a key that any client may have set, by the records read so
+    /// far.
     fn longest_expiry(&self) -> Duration {
         self.settings.expiry_max(Duration::from_millis(self.masters.admission().longest_ttl()))
     }
 
-    /// A token has left its attempt or its lease, or its release is to be sent once more.
+    /// Starts the release of a token whose attempt or lease is over, or sends it once more.
     pub(super) fn begin_release(&mut self, id: LockId, now: Instant) {
         let Some(lock) = self.locks.get(id) else { return };
         match lock.caller {
@@ -112,13 +113,13 @@ impl Driver {
 
     fn stand_in_line_for_release(&mut self, id: LockId, now: Instant) {
         if self.locks.get(id).is_none_or(|lock| lock.machine.is_over()) {
-            // Every master that was asked has refused, or it is left to its former holder.
+            // Every queried master has refused, or the lease is left to its former holder.
             self.locks.remove(id);
             return;
         }
         self.releases += 1;
         self.line.push(Outgoing::Release(id));
-        // Callers that wait for the key here ask behind the release.
+        // Callers that wait for the key here send their requests after the release.
         self.key_left(id, now);
     }
 
@@ -130,8 +131,8 @@ impl Driver {
         }
     }
 
-    /// Its turn has come: it goes to every master on which the key may be, behind what was sent
-    /// there before, on the same connection.
+    /// Sends a release whose turn has come to every master that may have the key, after earlier
+    /// requests on the same connection.
     pub(super) fn send_release(&mut self, id: LockId, now: Instant) {
         let Some(step) = self.decide(id, Event::Turn, now) else { return };
         if let (Step::SendRelease(_), Some(lock)) = (&step, self.locks.get_mut(id)) {
@@ -204,7 +205,7 @@ impl Driver {
         self.carry_out(id, step, now);
     }
 
-    /// The node timeout of a release has passed. What is still on its way stays in the table.
+    /// Handles the node timeout of a release. Requests still on their way stay in the table.
     pub(super) fn release_due(&mut self, id: LockId, now: Instant) {
         let Some(lock) = self.locks.get(id) else { return };
         let Some(release) = lock.machine.release() else { return };
@@ -212,7 +213,7 @@ impl Driver {
         self.happens(id, Event::ReleaseTimedOut, now);
     }
 
-    /// Answers the caller once the outcome is known, and removes a release that is over.
+    /// Answers the caller once the outcome is known, and removes a finished release.
     pub(super) fn released(&mut self, id: LockId, now: Instant) {
         let Some(lock) = self.locks.get_mut(id) else { return };
         let is_over = lock.machine.is_over();
@@ -259,7 +260,7 @@ impl Driver {
         }
     }
 
-    /// The releases that the runtime before has left go on.
+    /// Continues the releases that the previous runtime left.
     pub(super) fn resume_releases(&mut self, now: Instant) {
         let ids: Vec<LockId> = self.locks.ids().collect();
         for id in ids {

@@ -17,7 +17,7 @@ use redlock_protocol::client::key::{Claim, Meets, answer_time};
 use redlock_protocol::client::timers::Due;
 
 impl Driver {
-    /// One attempt: the same request to all masters at once, under a token of its own.
+    /// Makes one attempt: the same request to all masters at the same time, with its own token.
     pub(in crate::driver) fn attempt(&mut self, id: RequestId, now: Instant) {
         if !self.prepare(id, now) {
             return;
@@ -73,7 +73,7 @@ impl Driver {
         self.send_attempt(lock, asked, ballot, now);
     }
 
-    /// Returns whether there is to be an attempt, and sets how long its lease is to last.
+    /// Returns `true` if the attempt should be made, and sets the length of its lease.
     fn prepare(&mut self, id: RequestId, now: Instant) -> bool {
         let Some(request) = self.requests.get_mut(id) else { return false };
         if request.is_gone {
@@ -99,8 +99,8 @@ impl Driver {
         }
     }
 
-    /// Masters that do not vote are asked for a copy, without a ballot, and their vote is decided
-    /// at once.
+    /// Masters that do not vote receive the request as well, without a ballot, and their vote is
+    /// decided immediately.
     pub(in crate::driver) fn send_attempt(
         &mut self,
         id: LockId,
@@ -133,8 +133,8 @@ impl Driver {
         self.carry_out(id, step, now);
     }
 
-    /// The meeting point has granted: the same request goes to the others, and the ballot that goes
-    /// with it to the meeting point alone.
+    /// Handles a grant of the meeting point: sends the same request to the others, and its ballot
+    /// to the meeting point only.
     pub(in crate::driver) fn ask_others(
         &mut self,
         id: LockId,
@@ -204,7 +204,8 @@ impl Driver {
         self.happens(id, Event::AttemptTimedOut, now);
     }
 
-    /// A quorum has answered the requests, or they are not waited for any longer.
+    /// Records that a quorum has answered the requests, or that the attempt no longer waits for
+    /// them.
     pub(in crate::driver) fn leave_window(&mut self, id: LockId, now: Instant) {
         if let Some(lock) = self.locks.get_mut(id) {
             self.line.close(&mut lock.opened, now, lock.node_timeout);
@@ -221,7 +222,8 @@ impl Driver {
 }
 
 impl Lock {
-    /// The requests of an attempt to the masters of `asked`; those of `copies` get no ballot.
+    /// Builds the requests of an attempt to the masters of `asked`. Masters of `copies` get no
+    /// ballot.
     fn attempt_ops(
         &self,
         asked: MasterSet,
@@ -266,7 +268,7 @@ impl Lock {
     }
 }
 
-/// The answer of a master, where one that has no key and does not let in is one that refuses.
+/// Returns the answer of a master. A master without the key that does not let the head in refuses.
 #[inline]
 fn refusal_of(answer: &Answer) -> Cow<'_, Answer> {
     match answer.verdict {

@@ -1,4 +1,4 @@
-//! Ballots: which are proposed, and what becomes of them.
+//! Ballots: their choice, and the handling of their answers.
 
 use std::time::Duration;
 
@@ -32,11 +32,12 @@ impl Driver {
         self.refuse_unsent(request, Cause::NotSent(why.into()));
     }
 
-    /// An attempt needs a ballot: its first one, behind the grant of the meeting point, or another
-    /// one, because too few have accepted the one before.
+    /// Draws a ballot for an attempt: the first after the grant of the meeting point, or another if
+    /// too few masters have accepted the previous ballot.
     pub(in crate::driver) fn draw(&mut self, id: LockId, proposed: u32, now: Instant) {
         let Some(lock) = self.locks.get(id) else { return };
-        // Others propose meanwhile: after the second one that is left out of account no more.
+        // Other clients propose at the same time. From the third ballot on, a margin makes up for
+        // that.
         let margin = if proposed < 2 { Duration::ZERO } else { self.fan_out * 2 };
         let ballot = self.choose(lock.member, margin, now);
         let is_second = proposed > 0 && ballot.is_some();
@@ -57,7 +58,7 @@ impl Driver {
         self.send(&op, masters, Ticket::Ballot(id, number), now);
     }
 
-    /// Masters that refused the ballot behind a grant are asked for their score.
+    /// Requests the score of masters that granted the key and refused the ballot.
     pub(in crate::driver) fn ask_scores(&mut self, id: LockId, now: Instant) {
         let Some(lock) = self.locks.get_mut(id) else { return };
         let masters = lock.machine.ask_scores();
@@ -68,8 +69,8 @@ impl Driver {
         self.send(&op, masters, Ticket::Score(id), now);
     }
 
-    /// The score in an answer to what was asked for a lock. Masters whose score is not followed get
-    /// no further ballot: they would refuse one after the other.
+    /// Reads the score in an answer for a lock. Masters whose score is not followed get no further
+    /// ballot, because they would refuse one after the other.
     pub(in crate::driver) fn learn_score(&mut self, vote: &Vote) {
         use Ticket::{Attempt, Ballot, Readd, Score};
         let Some(Balloted::Score(score)) = vote.answer.balloted else { return };

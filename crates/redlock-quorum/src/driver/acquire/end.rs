@@ -28,7 +28,7 @@ impl Driver {
         }
         self.with_claim(id, now, |keys, lock, cx| keys.won_without(&mut lock.claim, id, cx));
         let Some(request) = self.requests.remove(asked_by) else {
-            // Nobody wants it any more.
+            // The caller no longer wants it.
             return self.happens(id, Event::Untaken, now);
         };
         self.key_won(id, asked_by, &request, now);
@@ -73,8 +73,8 @@ impl Driver {
         ))
     }
 
-    /// Hands the lock to its caller, who is woken from here. Says whether it was still there: one
-    /// that has gone away gets nothing.
+    /// Hands the lock to its caller, which is woken from here. Returns `true` if the caller was
+    /// still there. Otherwise it gets nothing.
     pub(in crate::driver) fn deliver(
         &self,
         id: LockId,
@@ -126,8 +126,8 @@ impl Driver {
         if is_gone {
             self.observer.counters.cancelled.add(1);
         } else if loss.is_explicable {
-            // The error reports who holds the resource: masters are asked for that,
-            // behind our own release. Where no master is left that may know, none is asked.
+            // The error reports who holds the resource, so masters are queried after our own
+            // release. If no remaining master can know the holder, none is queried.
             let inspection = self.explain(asked_by, loss.defeat, loss.answers);
             self.set_explains(id, inspection);
         } else {
@@ -144,7 +144,8 @@ impl Driver {
         counters.outcome(if is_late { Outcome::TooLate } else { loss.refusal.into() });
     }
 
-    /// Whether waiting cannot cure what the masters answered last. More votes may be on their way.
+    /// Returns `true` if waiting cannot change the last answers of the masters. More votes may be
+    /// on their way.
     fn is_hopeless(&self, loss: &Loss, refusal: Refusal, asked_at: Instant) -> bool {
         let curable = self.masters.step_failed_before(asked_at);
         let is_unanswered = refusal == Refusal::Silent
@@ -167,7 +168,7 @@ impl Driver {
         Some(request)
     }
 
-    /// Gives up an attempt that is still open; its request stays.
+    /// Gives up an open attempt, but keeps its request.
     pub(in crate::driver) fn abort_attempt(&mut self, id: LockId, now: Instant) {
         self.leave_window(id, now);
         self.observer.counters.outcome(Outcome::Aborted);

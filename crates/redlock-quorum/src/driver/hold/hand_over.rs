@@ -1,8 +1,8 @@
-//! A lease that its holder gives back passes to the next caller of this process, with no request.
+//! A released lease passes to the next caller of this process, without a request.
 //!
-//! The lock keeps its entry, its token and all that is under way for it; it has another holder from
-//! then on, with a cell of its own. Later requests of the former holder are recognised by the
-//! number of hand-overs before that holder got the lease.
+//! The lock keeps its entry, its token and all requests under way, and gets a new holder with its
+//! own cell. Later requests of the former holder are recognized by the number of hand-overs before
+//! it got the lease.
 
 use redlock_core::Instant;
 use redlock_protocol::token::lease::hand_over::HandOver;
@@ -39,9 +39,9 @@ impl Driver {
         self.has_equal_terms(id, next).then_some(next)
     }
 
-    /// Whether the caller wants the lock as it is: the key has the expiry and the value that the
-    /// caller would set. A value that a program has read may be used elsewhere: such a lock is not
-    /// handed on.
+    /// Returns `true` if the caller wants the lock with its present terms: the key has the expiry
+    /// and the value that the caller would set. A value read by the program may be used elsewhere,
+    /// so such a lock is not passed on.
     fn has_equal_terms(&self, id: LockId, next: RequestId) -> bool {
         let (Some(lock), Some(request)) = (self.locks.get(id), self.requests.get(next)) else {
             return false;
@@ -73,7 +73,7 @@ impl Driver {
         self.deliver(id, request, cell, false)
     }
 
-    /// The lock that one of its holders means; `None` if it was handed on since.
+    /// Returns the lock of this holder. `None` if it was passed on since.
     pub(in crate::driver) fn held_by(&self, hold: HoldId) -> Option<LockId> {
         let lock = self.locks.get(hold.lock)?;
         (lock.claim.hand_overs == hold.hand_overs).then_some(hold.lock)

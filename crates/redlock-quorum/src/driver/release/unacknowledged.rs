@@ -1,4 +1,4 @@
-//! Releases that masters did not acknowledge: they are sent again, and some are given up.
+//! Unacknowledged releases: their repetition, and their end if there are too many.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,15 +12,15 @@ use redlock_protocol::client::draws::Draw;
 use redlock_protocol::client::ids::LockId;
 use redlock_protocol::client::timers::Due;
 
-/// Releases that one master may leave unacknowledged. A master that is away for long collects them;
-/// the oldest are given up first, because their keys are the likeliest to have expired.
+/// The largest number of unacknowledged releases per master. An unreachable master accumulates
+/// them. The oldest are dropped first, because their keys are the likeliest to have expired.
 const UNACKNOWLEDGED_MAX: usize = 10_000;
 /// How many of them are sent to a master at a time.
 const BATCH: usize = 1_000;
-/// How often a master that does not acknowledge is asked again, on average; the pause doubles
-/// while all it answers is errors.
+/// How often an unacknowledged release is repeated, on average. The pause doubles while the master
+/// answers only errors.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
-/// The pause behind a batch that was acknowledged.
+/// The pause after an acknowledged batch.
 const NEXT_BATCH: Duration = Duration::from_millis(10);
 /// How often the pause may double.
 const DENIALS_MAX: u32 = 4;
@@ -29,17 +29,17 @@ const DENIALS_MAX: u32 = 4;
 #[derive(Default)]
 pub(in crate::driver) struct Unacknowledged {
     queue: VecDeque<LockId>,
-    /// When the master is asked again.
+    /// When the next batch is sent.
     scheduled: Option<Instant>,
     /// Batches in a row to which the master answered errors.
     denials: u32,
     pub(in crate::driver) is_denying: bool,
-    /// It has acknowledged releases, or left some unacknowledged, since it was asked last.
+    /// Whether it has acknowledged releases, or left some unacknowledged, since the last batch.
     pub(in crate::driver) acknowledges: bool,
     leaves: bool,
-    /// Releases that were given up since the last line in the log.
+    /// Abandoned releases since the last line in the log.
     unreported: u64,
-    /// Their keys, and those of all before them.
+    /// Their keys, and all earlier abandoned keys.
     abandoned: Abandoned,
 }
 
@@ -48,12 +48,12 @@ impl Unacknowledged {
         self.queue.len()
     }
 
-    /// No request that was sent before is in the buffers of the master any more.
+    /// Records that the master has none of the earlier requests in its buffers.
     pub(in crate::driver) fn settle(&mut self, now: Instant) {
         self.abandoned.settle(now);
     }
 
-    /// The keys that the master is not asked for any more, as long as they may stay.
+    /// Returns the abandoned keys that may still exist.
     pub(in crate::driver) fn abandoned(&mut self, now: Instant) -> Option<Left> {
         self.abandoned.left(now)
     }
@@ -93,7 +93,7 @@ impl Driver {
     }
 
     fn ask_again(&mut self, master: usize) {
-        // The caller that closes the handle waits for keys that expire meanwhile, too.
+        // A caller that closes the handle also waits for keys that expire during its wait.
         let is_awaited = self.closing.is_some();
         let denials = if is_awaited { 0 } else { self.unacknowledged[master].denials };
         self.schedule_batch(master, ASK_AGAIN * (1 << denials.min(DENIALS_MAX)));
@@ -163,7 +163,7 @@ impl Driver {
         }
     }
 
-    /// `master` can be reached: it is asked for all that it has not acknowledged.
+    /// Repeats all unacknowledged releases at `master`, which is reachable again.
     pub(in crate::driver) fn reached(&mut self, master: usize, now: Instant) {
         self.unacknowledged[master].denials = 0;
         self.send_batch(master, now);

@@ -122,7 +122,7 @@ impl Ballot {
         }
     }
 
-    /// Its `n`.
+    /// Returns its `n`.
     pub const fn number(self) -> u64 {
         self.0 / STRIDE
     }
@@ -163,13 +163,13 @@ impl Member {
         if (number as u32) < MEMBERS { Some(Self(number)) } else { None }
     }
 
-    /// Its name in the set, as a number: 0 to 1,023.
+    /// Returns its name in the set, as a number: 0 to 1,023.
     pub fn number(self) -> u16 {
         self.0
     }
 }
 
-/// One byte more of CRC-16/XMODEM: polynomial 0x1021, nothing reflected.
+/// Adds one byte to a CRC-16/XMODEM: polynomial 0x1021, nothing reflected.
 fn crc16(crc: u16, byte: &u8) -> u16 {
     CRC16[usize::from((crc >> 8) as u8 ^ byte)] ^ crc << 8
 }

@@ -154,7 +154,7 @@ struct Reading {
     raw: u64,
 }
 
-/// How far `boot` is ahead of `raw`.
+/// Returns how far `boot` is ahead of `raw`.
 fn lead(boot: u64, raw: u64) -> i64 {
     boot.wrapping_sub(raw).cast_signed()
 }
@@ -192,13 +192,13 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// The boot clock between two reads of the raw one.
+    /// Reads the boot clock between two reads of the raw clock.
     fn take(mut read: impl FnMut() -> Reading) -> Self {
         let (before, now) = (read(), read());
         Self { least: lead(now.boot, now.raw), most: lead(now.boot, before.raw), raw: now.raw }
     }
 
-    /// The raw clock, and a lead that is exact unless the reader was stopped again and again.
+    /// Returns the raw clock, and a lead that is exact unless the reader was stopped repeatedly.
     fn tight(read: impl Fn() -> Reading) -> (u64, i64) {
         let tries = (0..16).map(|_| Self::take(&read));
         let tightest = tries.min_by_key(|bounds| bounds.most.saturating_sub(bounds.least));

@@ -15,7 +15,7 @@ pub(crate) fn number(digits: &str) -> Option<u64> {
     digits.parse().ok().filter(|number| is_plain && *number < SCORE_END)
 }
 
-/// The number in 16 lower-case hex digits.
+/// Parses 16 lower-case hex digits.
 pub(crate) fn sixteen_digits(text: &str) -> Option<u64> {
     let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     let is_one = text.len() == 16 && text.bytes().all(is_digit);

@@ -294,7 +294,7 @@ impl Op {
         if let More::Admission(op) = &self.inner.more { Some(op) } else { None }
     }
 
-    /// The request as it goes to every master, made by `encode` the first time it is needed.
+    /// Returns the encoded request, the same for every master. `encode` runs only the first time.
     #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only a real master needs it"))]
     pub(crate) fn packed(&self, encode: impl FnOnce(&Self) -> Packed) -> &Packed {
         self.inner.packed.get_or_init(|| encode(self))

@@ -53,7 +53,7 @@ impl Packed {
         self.split = self.len();
     }
 
-    /// The part before the [split](Self::split).
+    /// Returns the part before the [split](Self::split).
     #[inline]
     pub(crate) fn first(&self) -> &[u8] {
         &self[..self.split]

@@ -89,7 +89,7 @@ pub fn without_arguments(text: &str) -> &str {
     text.split_once(", with args beginning with:").map_or(text, |(what, _)| what)
 }
 
-/// Whether a text begins with these words, as a whole.
+/// Returns `true` if a text begins with these words, as a whole.
 fn begins(text: &str, words: &str) -> bool {
     text.strip_prefix(words).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', ',']))
 }

@@ -132,7 +132,7 @@ fn labelled(uuid: &str, label: &Label) -> Text {
     str::from_utf8(&text[..end]).unwrap_or_default().into()
 }
 
-/// The milliseconds of the host's clock, and random bits of one call.
+/// Creates a UUID from the milliseconds of the host's clock, and random bits of one call.
 fn unique() -> Uuid {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let millis = u64::try_from(now.as_millis()).unwrap_or_default();

@@ -84,7 +84,7 @@ impl Counters {
         }
     }
 
-    /// An attempt has come to its end.
+    /// Counts the end of an attempt.
     pub(crate) fn outcome(&self, outcome: Outcome) {
         self.outcomes[outcome as usize].add(1);
     }
@@ -97,29 +97,29 @@ impl Counters {
         }
     }
 
-    /// There is a connection to `master`, a new one.
+    /// Records a new connection to `master`.
     pub(crate) fn up(&self, master: usize) {
         let node = &self.nodes[master];
         node.connections.add(1);
         node.is_up.store(true, Ordering::Relaxed);
     }
 
-    /// There is none.
+    /// Records that `master` has no connection.
     pub(crate) fn down(&self, master: usize) {
         self.nodes[master].is_up.store(false, Ordering::Relaxed);
     }
 
-    /// How many releases `master` has not acknowledged.
+    /// Sets how many releases `master` has not acknowledged.
     pub(crate) fn unacknowledged(&self, master: usize, releases: usize) {
         self.nodes[master].unacknowledged.set(releases);
     }
 
-    /// The list of this handle may be wrong, or this is known no more.
+    /// Sets or clears the warning that the list of this handle may be wrong.
     pub(crate) fn set_list_warning(&self, warning: Option<ListWarning>) {
         *self.list_warning.lock().unwrap_or_else(PoisonError::into_inner) = warning;
     }
 
-    /// Why the list of this handle may be wrong although it works.
+    /// Returns why the list of this handle may be wrong although it works.
     pub(crate) fn list_warning(&self) -> Option<ListWarning> {
         self.list_warning.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -48,7 +48,7 @@ impl Handle {
         Self { settings, clock, names, counters, warnings: Mutex::default(), inbox, is_shut_down }
     }
 
-    /// The key of a resource.
+    /// Returns the key of a resource.
     ///
     /// # Errors
     /// [`InvalidRequest::Resource`] when the name, or the whole key, cannot be used.
@@ -80,7 +80,7 @@ impl Handle {
         }
     }
 
-    /// The work was done without a confirmed mark, and no caller gets the error.
+    /// Logs that the work was done without a confirmed mark, because no caller gets the error.
     pub(crate) fn warn_of_mark(&self, error: &MarkError) {
         let what = "the work is done, but too few masters keep a mark of it";
         match self.admit(Warning::Mark(discriminant(error))) {

@@ -113,7 +113,7 @@ impl Inbox {
         if self.slot.is_forked() { Err(InvalidRequest::Forked) } else { Ok(()) }
     }
 
-    /// The answer; `None` if it will not come and the command must be sent again.
+    /// Waits for the answer. `None` if it will not come and the command must be sent again.
     async fn wait<T: Send + 'static>(
         &self,
         mut answer: Awaited<'_, T>,

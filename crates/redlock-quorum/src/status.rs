@@ -109,7 +109,7 @@ impl State {
     }
 }
 
-/// How long a quorum of the keys remains: the q-th longest expiry.
+/// Returns how long a quorum of the keys remains: the q-th longest expiry.
 fn left(nodes: &[NodeVote], holder: &str, quorum: usize) -> Option<Duration> {
     let mut lives: Vec<Duration> = nodes
         .iter()

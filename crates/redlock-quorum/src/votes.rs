@@ -44,7 +44,7 @@ impl Votes {
         Self { votes, is_held_here: false }
     }
 
-    /// The same for a lock that another caller of this process holds.
+    /// Marks the votes on a lock that another caller of this process holds.
     pub(crate) fn of_this_process(self) -> Self {
         Self { is_held_here: true, ..self }
     }

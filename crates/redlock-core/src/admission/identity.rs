@@ -36,7 +36,7 @@ impl RunId {
         Self(bytes)
     }
 
-    /// Its digits, two in a byte.
+    /// Returns the digits, two per byte.
     pub const fn bytes(self) -> [u8; BYTES] {
         self.0
     }

@@ -129,8 +129,8 @@ fn is_assignment(url: &str) -> bool {
     name.is_some_and(|name| !name.is_empty() && name.bytes().all(is_of_name))
 }
 
-/// Whether these are several masters with commas between them. In a password a comma is a comma,
-/// and so it is in the path of a socket.
+/// Returns `true` for several masters separated by commas. In a password, and in the path of a
+/// socket, a comma is an ordinary character.
 fn names_several(url: &str) -> bool {
     let Some((scheme, rest)) = url.split_once("://") else {
         return !url.starts_with("unix:") && url.contains(',');
@@ -147,7 +147,7 @@ fn cut(text: &str, mark: char) -> (&str, Option<&str>) {
     text.split_once(mark).map_or((text, None), |(head, tail)| (head, Some(tail)))
 }
 
-/// The fault of user, password, host, port or database.
+/// Returns the fault of user, password, host, port or database.
 fn network_flaw(url: &str, authority: &str, path: &str) -> Option<&'static str> {
     let place = authority.rsplit_once('@').map_or(authority, |(_, place)| place);
     // The parser ends the address at the first of these, wherever the `@` is.

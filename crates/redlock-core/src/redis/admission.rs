@@ -31,7 +31,7 @@ pub(super) enum Progress {
 }
 
 impl InHand {
-    /// The request as bytes, and what waits for its replies.
+    /// Encodes the request, and prepares the state for its replies.
     pub(super) fn prepare(
         op: Op,
         slot: VoteSlot,
@@ -191,7 +191,7 @@ fn remove(namespace: &Namespace, order: &Remove) -> Cmd {
     call
 }
 
-/// The fields `set` and `names`, empty if they are not to be written.
+/// Adds the fields `set` and `names`. They are empty to leave the record's fields unchanged.
 fn set(call: &mut Cmd, set: Option<&RecordedSet>) {
     call.arg(set.map_or(String::new(), RecordedSet::text));
     call.arg(set.map_or(String::new(), |set| set.names.text()));
@@ -228,7 +228,8 @@ fn said(order: &AdmissionOp, replies: &[Value]) -> Result<AdmissionReply, Cause>
     }
 }
 
-/// The score in the answer to `ZREVRANGEBYSCORE`: rounded up where it is none of ours.
+/// Parses the score in the answer to `ZREVRANGEBYSCORE`. A fraction, which no client of ours
+/// writes, is rounded up.
 fn score(found: &Value) -> Option<Score> {
     let score = match found {
         Value::Array(pair) => return pair.last().and_then(score),

@@ -52,7 +52,7 @@ pub(super) fn write(set: &Set, op: &Op, text: Option<&[u8]>, out: &mut Vec<u8>) 
     }
 }
 
-/// The request for a master whose ballot set has no name yet: the `SET` alone.
+/// Returns the request for a master whose ballot set has no name yet: only the `SET`.
 pub(super) fn alone(op: &Op) -> &[u8] {
     op.packed(both).first()
 }
@@ -192,7 +192,7 @@ impl Replies {
         Ok(())
     }
 
-    /// The answer that all replies give together.
+    /// Returns the answer that all replies give together.
     fn answer(self) -> Answer {
         if let Some(refused) = self.refused() {
             return refused;
@@ -213,13 +213,13 @@ impl Replies {
         }
     }
 
-    /// The answer to a `SET` that was sent alone.
+    /// Returns the answer to a `SET` that was sent without a ballot.
     fn alone(self) -> Answer {
         let too_early = || Answer::unknown(too_early()).with_key_set();
         self.refused().unwrap_or_else(too_early)
     }
 
-    /// Why the key is not ours, if it is not.
+    /// Returns the reason why the key is not ours, or `None` if it is.
     fn refused(&self) -> Option<Answer> {
         match (&self.set, &self.is_ours) {
             (Some(Err(cause)), _) => Some(Answer::unknown(cause.clone())),
@@ -233,8 +233,8 @@ impl Replies {
         }
     }
 
-    /// The answer to an acquire or a take, and how long it is, if `bytes` begin with the replies
-    /// that nearly every one gets: granted, or refused because the key is held. It needs no parser.
+    /// Returns the answer to an acquire or a take, and its length, if `bytes` begins with one of
+    /// the two usual replies: granted, or refused because the key is held. It needs no parser.
     pub(super) fn at_once(&self, op: &Op, bytes: &[u8]) -> Option<(Plain, usize)> {
         // A take is granted in the same words, but for the score.
         if self.replies > 0 || !matches!(op.verb(), Verb::Acquire { .. } | Verb::Take { .. }) {
@@ -259,7 +259,7 @@ impl Replies {
     }
 }
 
-/// The answer to a resume. A member that is not there means `missing`.
+/// Parses the answer to a resume. `missing` is the meaning of a missing member.
 pub(super) fn resumed(op: &Op, missing: Balloted, reply: Value) -> Result<Answer, Garbage> {
     match reply {
         // It was extended without a ballot.
@@ -277,12 +277,13 @@ pub(super) fn resumed(op: &Op, missing: Balloted, reply: Value) -> Result<Answer
     }
 }
 
-/// The reason why no ballot was sent: the master was not admitted when the connection last read it.
+/// Returns the reason why no ballot was sent: the master was not admitted when the connection last
+/// read its record.
 pub(super) fn too_early() -> Cause {
     Cause::NotAdmitted(NotAdmitted::new(WhyNot::AskedTooEarly).into())
 }
 
-/// The ballots of the master are not what they must be. The key is there.
+/// Creates the answer of a master with unexpected ballots, which still has the key.
 fn unfit(why: WhyNot, found: Balloted) -> Answer {
     let cause = Cause::NotAdmitted(NotAdmitted::new(why).into());
     Answer::unknown(cause).with_ballot(found).with_key_set()
@@ -299,7 +300,7 @@ fn said<T>(
     }
 }
 
-/// Whether the key is ours, from the answer of a script that sets it.
+/// Returns `true` if the key is ours, from the answer of a script that sets it.
 fn key_of(answer: &Answer) -> Result<bool, Cause> {
     match &answer.verdict {
         Verdict::Granted => Ok(true),
@@ -336,7 +337,7 @@ fn is_ours(reply: Value, token: &[u8]) -> Result<Result<bool, Cause>, Garbage> {
     })
 }
 
-/// A score as each version of the protocol has it: as text, or as a number.
+/// Parses a score in either version of the protocol: as text, or as a number.
 fn score(reply: &Value, missing: Balloted) -> Option<Balloted> {
     let score = match reply {
         Value::Nil => return Some(missing),

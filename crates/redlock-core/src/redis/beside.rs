@@ -28,12 +28,12 @@ enum Progress<T> {
 }
 
 impl<T: Send + 'static> Beside<T> {
-    /// Its threads get this name.
+    /// Creates a place for calls, whose threads get this name.
     pub(super) fn new(thread: &'static str) -> Self {
         Self { thread, progress: Arc::new(Mutex::new(Progress::Idle)) }
     }
 
-    /// The result of the call that is under way, else of this one.
+    /// Returns the result of the call under way, or starts this one.
     pub(super) async fn run<F>(&self, call: impl Fn() -> F) -> io::Result<T>
     where
         F: FnOnce() -> io::Result<T> + Send + 'static,
@@ -56,8 +56,8 @@ impl<T: Send + 'static> Beside<T> {
         Poll::Pending
     }
 
-    /// The thread waits for the lock on the progress, which is held here, before it reports its
-    /// result.
+    /// Starts the thread. It reports its result only after the lock on the progress, which is held
+    /// here, is free.
     fn start(&self, call: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<()> {
         let progress = self.progress.clone();
         let run = move || {

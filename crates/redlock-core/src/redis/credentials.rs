@@ -67,7 +67,7 @@ impl Logins {
         Self { of_url, provider }
     }
 
-    /// The log-in of a new connection, within a part of `limit`.
+    /// Returns the log-in of a new connection, within a part of `limit`.
     pub(super) async fn next(&self, limit: Duration) -> Result<Login, Cause> {
         let Some((provider, beside)) = &self.provider else { return Ok(self.of_url.clone()) };
         let limit = limit.mul_f64(SHARE);

@@ -71,7 +71,7 @@ fn tuned(stream: TcpStream) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// An error of the operating system, or of TLS, in our words.
+/// Describes an error of the operating system, or of TLS, in our words.
 pub(super) fn cause(error: &io::Error) -> Cause {
     if let Some(cause) = tls::cause(error) {
         return cause;

@@ -69,7 +69,7 @@ pub(super) struct Loaded {
 }
 
 impl Loaded {
-    /// The request with the script's text, if that has not been sent yet.
+    /// Encodes the request with the script's text, if that has not been sent yet.
     pub(super) fn load(&mut self, op: &Op, set: Option<&Set>) -> Option<Packed> {
         let bit = 1 << script(op, set)?.number;
         let is_loaded = self.scripts & bit != 0;
@@ -78,8 +78,8 @@ impl Loaded {
     }
 }
 
-/// The request, with scripts named by their digest: a master that has loaded them knows them.
-/// `set` is the ballot set, as far as its name is known: without it, a resume is an extension.
+/// Encodes the request, with scripts named by their digest. `set` is the ballot set if its name is
+/// known. Without it, a resume is only an extension.
 pub(super) fn by_digest(op: &Op, set: Option<&Set>, out: &mut impl Room) {
     match script(op, set) {
         None if op.verb() == Verb::CountWaiters => {
@@ -93,8 +93,8 @@ pub(super) fn by_digest(op: &Op, set: Option<&Set>, out: &mut impl Room) {
     }
 }
 
-/// The request with the script's text, for a master that has not loaded it or has removed it
-/// (`SCRIPT FLUSH`); `None` for a request without a script.
+/// Encodes the request with the script's text, for a master that has not loaded it or has removed
+/// it (`SCRIPT FLUSH`). `None` for a request without a script.
 pub(super) fn by_text(op: &Op, set: Option<&Set>) -> Option<Packed> {
     script(op, set).map(|script| {
         let mut packed = Packed::new();
@@ -159,7 +159,7 @@ fn whole(op: &Op) -> Packed {
 /// Has the keys that the next command reads tracked: it goes right before a watch.
 pub(super) const TRACK_NEXT: &[u8] = b"*3\r\n$6\r\nCLIENT\r\n$7\r\nCACHING\r\n$3\r\nYES\r\n";
 
-/// The published protocol, literally: `SET key token NX PX milliseconds`.
+/// Encodes the published protocol, literally: `SET key token NX PX milliseconds`.
 pub(super) fn acquire(op: &Op, out: &mut impl Room) {
     const SET: &[u8] = b"*6\r\n$3\r\nSET\r\n";
     const NX_PX: &[u8] = b"$2\r\nNX\r\n$2\r\nPX\r\n";
@@ -170,7 +170,7 @@ pub(super) fn acquire(op: &Op, out: &mut impl Room) {
     add(out, &[itoa::Buffer::new().format(px).as_bytes()]);
 }
 
-/// The call of a script that begins so, with its keys and arguments.
+/// Encodes the call of a script with this beginning, with its keys and arguments.
 fn call(op: &Op, set: Option<&Set>, script: &[u8], out: &mut impl Room) {
     match op.verb() {
         Verb::Extend { px } | Verb::Resume { px } => {
@@ -187,7 +187,7 @@ fn call(op: &Op, set: Option<&Set>, script: &[u8], out: &mut impl Room) {
     }
 }
 
-/// The call of a script that also proposes a ballot to this set.
+/// Encodes the call of a script that also proposes a ballot to this set.
 fn call_with(
     op: &Op,
     px: &[u8],
@@ -201,7 +201,7 @@ fn call_with(
     begun(out, script, &[&keys[..], &[op.token(), px], set.options, &bid].concat());
 }
 
-/// A command whose first three parts are packed.
+/// Encodes a command whose first three parts are already packed.
 fn begun(out: &mut impl Room, first: &[u8], parts: &[&[u8]]) {
     begin(out, 3 + parts.len());
     out.extend(first);

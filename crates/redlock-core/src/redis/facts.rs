@@ -12,7 +12,7 @@ use crate::numbers::number;
 use crate::server_error::ServerError;
 use crate::{Cause, Facts, Role, Ttl, Unread};
 
-/// The request for a section of `INFO`.
+/// Builds the request for a section of `INFO`.
 pub(super) fn info(section: &str) -> Cmd {
     cmd("INFO").arg(section).clone()
 }
@@ -40,7 +40,7 @@ pub(super) fn facts(
     })
 }
 
-/// The process that `INFO server` names, and its TIME in microseconds.
+/// Parses the process in `INFO server`, and its TIME in microseconds.
 pub(super) fn clock(server: &Value) -> Result<(RunId, u64), Cause> {
     let server = text(server)?;
     let process = field(&server, "run_id").and_then(|run_id| run_id.parse().ok());
@@ -48,12 +48,13 @@ pub(super) fn clock(server: &Value) -> Result<(RunId, u64), Cause> {
     process.zip(time_us(&server)).ok_or_else(nothing)
 }
 
-/// The role in `INFO replication`.
+/// Parses the role in `INFO replication`.
 pub(super) fn role(replication: &Value) -> Result<Role, Cause> {
     text(replication).map(|replication| role_in(&replication))
 }
 
-/// The process, and the history of its data if `INFO replication` shows that it was a replica.
+/// Returns the process, and the history of its data if `INFO replication` shows that it was a
+/// replica.
 fn identity(run_id: &str, replication: &str) -> Option<Identity> {
     let run = run_id.parse().ok()?;
     let replid = match field(replication, "second_repl_offset") {
@@ -92,7 +93,7 @@ fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
 
-/// The record in the reply to `HGETALL`.
+/// Parses the record in the reply to `HGETALL`.
 pub(super) fn record(reply: &Value) -> Result<Box<Record>, Unread> {
     match reply {
         Value::ServerError(error) => Err(match resp::kind(error) {
@@ -153,7 +154,8 @@ impl Fields<'_> {
         self.get(name)?.map(parse).transpose()
     }
 
-    /// A value that no client can have written would end a quarantine immediately, or never.
+    /// Parses `max_ttl`. A value that no client can have written would end a quarantine
+    /// immediately, or never.
     fn max_ttl(&self) -> Result<Option<u64>, Unread> {
         let range = Ttl::MIN..=MAX_TTL_MAX;
         match self.number("max_ttl")? {
@@ -171,7 +173,7 @@ impl Fields<'_> {
         self.get("set")?.map(read).transpose()
     }
 
-    /// Its fields come and go together.
+    /// Parses the quarantine, whose fields are present or absent together.
     fn quarantine(&self) -> Result<Option<Quarantine>, Unread> {
         let Some(id) = self.parsed("q:id")? else { return Ok(None) };
         let number = |name| self.number(name)?.ok_or_else(|| malformed(name));

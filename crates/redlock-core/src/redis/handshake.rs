@@ -128,7 +128,7 @@ impl<'a> Talk<'a> {
         Ok(())
     }
 
-    /// The next reply; none when it is not complete yet.
+    /// Returns the next reply, or `None` if it is incomplete.
     fn take(&mut self) -> Result<Option<Value>, Garbage> {
         while let Some(len) = resp::len(&self.unread)? {
             let bytes = &self.unread[..len];
@@ -157,7 +157,7 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Whether the server has sent anything at all.
+    /// Returns `true` if the server has sent anything at all.
     pub(super) fn has_received(&self) -> bool {
         self.has_received
     }
@@ -180,7 +180,7 @@ const SPEAKS_HTTP: &str =
     "an HTTP server or proxy answers on this port: give the address of the Redis server itself";
 const SPEAKS_TLS: &str = "the server speaks TLS on this port: write rediss://";
 
-/// The requests that log in, all of which must succeed.
+/// Returns the requests that log in, all of which must succeed.
 pub(super) fn logins(login: &Login) -> Vec<Cmd> {
     let mut batch = Vec::new();
     if let Some(password) = &login.password {
@@ -196,8 +196,8 @@ pub(super) fn logins(login: &Login) -> Vec<Cmd> {
     batch
 }
 
-/// Whether the server reports changes of keys. A server also claims that on RESP2 connections, over
-/// which it cannot push: a map shows that the connection has RESP3.
+/// Returns `true` if the server reports changes of keys. A server also claims that on RESP2
+/// connections, over which it cannot push. A map in the reply shows that the connection uses RESP3.
 fn tracks(introduced: &[Value]) -> bool {
     matches!(introduced, [Value::Map(_), Value::Okay, Value::Okay, ..])
 }
@@ -243,7 +243,7 @@ pub(super) fn succeeded(reply: Value) -> Result<Value, Cause> {
     }
 }
 
-/// The facts that the server reports about itself.
+/// Parses the facts that the server reports about itself.
 fn identify(said: &[Value], native: Option<Native>) -> Result<Identity, Cause> {
     let [client_id, server, replication, more @ ..] = said else {
         return Err(unusable("not a Redis"));

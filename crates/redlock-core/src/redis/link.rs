@@ -90,7 +90,7 @@ impl Link {
         .await;
     }
 
-    /// One connection from beginning to end. Returns why it ended, and whether it ever was of use.
+    /// Runs one connection from beginning to end. Returns why it ended, and whether it ever worked.
     async fn session(&self) -> (Cause, bool) {
         let opened = timeout(self.node.connect_timeout, self.open()).await;
         match opened.unwrap_or(Err(Cause::TimedOut)) {
@@ -106,7 +106,7 @@ impl Link {
         }
     }
 
-    /// A new connection, with nothing of the one before it left at the server.
+    /// Opens a new connection. Nothing of the previous one is left at the server.
     async fn open(&self) -> Result<Opened, Cause> {
         let node = &self.node;
         let (place, limit) = (&node.address.place, node.connect_timeout);

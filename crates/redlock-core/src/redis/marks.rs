@@ -26,7 +26,7 @@ pub(super) fn request(op: &Op) -> Packed {
     }
 }
 
-/// The answer to a request about a mark: `{mark, seconds, microseconds}`.
+/// Parses the answer to a request about a mark: `{mark, seconds, microseconds}`.
 pub(super) fn read(reply: Vec<Value>) -> Result<Answer, Garbage> {
     let Ok([value, seconds, micros]) = <[Value; 3]>::try_from(reply) else { return Err(Garbage) };
     let time = number(&seconds)?.checked_mul(1_000).ok_or(Garbage)? + number(&micros)? / 1_000;

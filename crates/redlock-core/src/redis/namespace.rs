@@ -33,13 +33,13 @@ impl Namespace {
         Self { prefix: prefix.to_vec(), record, off, quarantine, fenced, queues }
     }
 
-    /// The ballot set of a master that was admitted as `run`.
+    /// Returns the name of the ballot set of a master admitted as `run`.
     pub(super) fn ballots(&self, run: Identity) -> Vec<u8> {
         [&self.off, &b":"[..], run.set_name().as_bytes()].concat()
     }
 
-    /// A ballot that changes nothing, in a set that never exists: the answer shows whether the
-    /// server knows and allows the commands that ballots need.
+    /// Builds a ballot that changes nothing, in a set that never exists. The answer shows whether
+    /// the server knows and allows the commands that ballots need.
     pub(super) fn probe(&self) -> Cmd {
         let set = [&self.off, &b":0"[..]].concat();
         cmd("ZADD").arg(set).arg("XX").arg("GT").arg("CH").arg(0).arg(0).clone()
@@ -68,7 +68,8 @@ const ADMITTED: &[&[u8]] = &[b"XX", b"GT", b"CH"];
 const OFF: &[&[u8]] = &[b"GT", b"CH"];
 
 impl Set {
-    /// The set of a master that was admitted as `run`. Clients without quarantine have another one.
+    /// Returns the set of a master admitted as `run`. Clients without quarantine use a different
+    /// one.
     pub(super) fn of(namespace: &Namespace, run: Option<Identity>) -> Option<Self> {
         if !namespace.quarantine {
             return Some(Self::new(namespace.off.to_vec(), OFF));

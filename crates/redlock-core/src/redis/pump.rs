@@ -290,7 +290,8 @@ fn role_changed() -> Cause {
     not_connected("the role of the server has changed")
 }
 
-/// Why the server is not the one that the connection was made to, if the answer shows that.
+/// Returns why the server is not the one to which the connection was made, if the answer shows
+/// that.
 fn moved(answer: &Answer, role: Role) -> Option<Cause> {
     match (&answer.verdict, answer.admission.as_deref()) {
         (Verdict::Unknown(cause @ Cause::Demoted(_)), _) if role == Role::Master => {

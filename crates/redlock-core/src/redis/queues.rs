@@ -20,7 +20,7 @@ pub(super) const RESERVE: &str = include_str!("scripts/reserve.lua");
 const RIGHTS: &str = include_str!("scripts/rights.lua");
 const RELEASE_RIGHTS: &str = include_str!("scripts/release_rights.lua");
 
-/// The keys and arguments of the script that a request is, one after the other.
+/// Passes the keys and arguments of the request's script to `call`, one after the other.
 pub(super) fn arguments<T>(op: &Op, call: impl FnOnce(&[&[u8]]) -> T) -> T {
     let mut buffers = [itoa::Buffer::new(); 4];
     match (op.verb(), op.entry(), op.exit()) {
@@ -92,8 +92,8 @@ pub(super) fn probe(namespace: &Namespace) -> Cmd {
     cmd("EVAL").arg(RIGHTS).arg(1).arg(queue).arg(channel).clone()
 }
 
-/// Why a server takes no queues, from its reply to the [probe](probe). Temporary errors, such as a
-/// full memory, are ignored.
+/// Returns why a server takes no queues, from its reply to the [probe](probe). Temporary errors,
+/// such as a full memory, are ignored.
 pub(super) fn why_not(reply: &Value) -> Option<String> {
     let Some(failed) = failed(reply) else { return Some(STRANGE.into()) };
     let lasting = failed.into_iter().filter(|it| !ServerError::of(&it.error).passes());
@@ -110,7 +110,7 @@ struct Failed {
     error: String,
 }
 
-/// The commands that failed; `None` if the reply is not one of a probe.
+/// Returns the failed commands. `None` if the reply is not that of a probe.
 fn failed(reply: &Value) -> Option<Vec<Failed>> {
     match reply {
         Value::Int(_) => Some(Vec::new()),
@@ -145,7 +145,7 @@ fn lacks_command(error: &str) -> bool {
     matches!(kind, ServerError::Denied | ServerError::UnknownCommand) && !error.contains("access")
 }
 
-/// The names of further commands, so that one fix is enough.
+/// Lists the further commands, so that one fix is enough.
 fn and_others(commands: &[String]) -> String {
     match commands {
         [] => String::new(),
@@ -167,13 +167,13 @@ pub(super) fn denial(op: &Op, answer: &Answer) -> Option<String> {
     }
 }
 
-/// A script that tests whether a lock can be released, for clients that use no queue.
+/// Builds a script that tests whether a lock can be released, for clients that use no queue.
 pub(super) fn release_probe(namespace: &Namespace) -> Cmd {
     let key = [&namespace.prefix[..], SharedQueue::PREFIX.as_bytes()].concat();
     cmd("EVAL").arg(RELEASE_RIGHTS).arg(1).arg(key).clone()
 }
 
-/// Why a server cannot release a lock, from its reply to either probe.
+/// Returns why a server cannot release a lock, from its reply to either probe.
 pub(super) fn no_release(reply: &Value) -> Option<String> {
     let failed = failed(reply)?;
     let Failed { command, error } = failed.iter().find(|it| it.hinders_release())?;

@@ -16,7 +16,7 @@ pub(super) enum Aside {
     Subscribed,
 }
 
-/// The content of a push or an attribute.
+/// Parses a push or an attribute.
 pub(super) fn aside(aside: &[u8]) -> Result<Aside, Garbage> {
     Ok(match resp::push(aside)? {
         Some(Value::Push { kind: PushKind::Invalidate, data }) => Aside::Events(invalidated(data)),
@@ -26,14 +26,14 @@ pub(super) fn aside(aside: &[u8]) -> Result<Aside, Garbage> {
     })
 }
 
-/// The content of a message on the channel of our ticket, the only channel that we subscribe to.
+/// Parses a message on the channel of our ticket, the only channel that we subscribe to.
 fn called(message: &[Value]) -> Vec<NodeEvent> {
     let [_, Value::BulkString(text)] = message else { return Vec::new() };
     let call = Call::parse(text).map(|(call, key)| NodeEvent::Called(call, key.into()));
     call.into_iter().collect()
 }
 
-/// The keys of an `invalidate`. Without keys all data may be gone.
+/// Parses the keys of an `invalidate`. Without keys, all data may be gone.
 fn invalidated(data: Vec<Value>) -> Vec<NodeEvent> {
     let changed = |key| match key {
         Value::BulkString(key) => Some(NodeEvent::KeyChanged(key.into())),
@@ -80,7 +80,7 @@ impl Plain {
     }
 }
 
-/// The answer to a request, and how long it is, if the first reply in `bytes` grants it.
+/// Returns the answer to a request, and its length, if the first reply in `bytes` grants it.
 pub(super) fn granted(verb: Verb, bytes: &[u8]) -> Option<(Plain, usize)> {
     if matches!(verb, Verb::Leave { .. }) {
         let is_left = bytes.starts_with(LEFT_ALONE);

@@ -16,7 +16,7 @@ pub(super) fn pack(parts: &[&[u8]]) -> Packed {
     head(parts.len(), parts)
 }
 
-/// The first parts of a command of `words` parts.
+/// Writes the first parts of a command of `words` parts.
 pub(super) fn head(words: usize, parts: &[&[u8]]) -> Packed {
     let mut packed = Packed::new();
     begin(&mut packed, words);
@@ -48,7 +48,7 @@ pub(super) fn add(out: &mut impl Room, parts: &[&[u8]]) {
     }
 }
 
-/// The line before a part of `len` bytes, if that has two digits.
+/// Returns the line before a part of `len` bytes, if `len` has two digits.
 #[inline]
 fn short(len: usize) -> Option<[u8; 5]> {
     // A number below 100 has no more than two digits, each of which is a byte.
@@ -56,7 +56,7 @@ fn short(len: usize) -> Option<[u8; 5]> {
     (10..100).contains(&len).then(|| [b'$', digit(len / 10), digit(len), b'\r', b'\n'])
 }
 
-/// The line before a command or a part of one: how many words or bytes follow.
+/// Writes the line before a command or a part of one: the number of words or bytes that follow.
 #[inline]
 fn begin_line(out: &mut impl Room, sign: u8, number: usize) {
     // A number below 100 has no more than two digits, each of which is a byte.
@@ -82,8 +82,8 @@ const LEN_MAX: usize = 1 << 20;
 /// The longest first line of a reply: an error message, or a length.
 const LINE_MAX: usize = 1 << 16;
 
-/// How many bytes the first reply in `bytes` has; none when it is not complete yet. A push or an
-/// attribute counts like a reply, see [`is_aside`].
+/// Returns the length of the first reply in `bytes`, or `None` if it is incomplete. A push or an
+/// attribute is measured like a reply, see [`is_aside`].
 ///
 /// Understands every type of RESP2 and RESP3, so that it never loses its place.
 pub(super) fn len(bytes: &[u8]) -> Result<Option<usize>, Garbage> {
@@ -109,12 +109,12 @@ pub(super) fn len(bytes: &[u8]) -> Result<Option<usize>, Garbage> {
     Ok((at <= bytes.len()).then_some(at))
 }
 
-/// Whether this answers no request: a push, or an attribute of the reply or push that follows.
+/// Returns `true` if this answers no request: a push, or an attribute of the next reply or push.
 pub(super) fn is_aside(reply: &[u8]) -> bool {
     matches!(reply.first(), Some(b'>' | b'|'))
 }
 
-/// The first line without its end; none when its end is not there yet.
+/// Returns the first line without its end, or `None` if it is incomplete.
 fn line(bytes: &[u8]) -> Result<Option<&[u8]>, Garbage> {
     match bytes.iter().take(LINE_MAX).position(|byte| *byte == b'\r') {
         Some(0) => Err(Garbage),
@@ -144,7 +144,7 @@ fn count(line: &[u8]) -> Result<Option<usize>, Garbage> {
     if count > LEN_MAX { Err(Garbage) } else { Ok(Some(count)) }
 }
 
-/// A push as a value; `None` for an attribute.
+/// Parses a push as a value. `None` for an attribute.
 pub(super) fn push(aside: &[u8]) -> Result<Option<Value>, Garbage> {
     let is_push = aside.starts_with(b">");
     let parse = || redis::parse_redis_value(aside).map(plain).map_err(|_| Garbage);
@@ -157,7 +157,7 @@ pub(super) const ZERO: &[u8] = b":0\r\n";
 /// The null reply, in each version of the protocol.
 pub(super) const NILS: [&[u8]; 2] = [b"$-1\r\n", b"_\r\n"];
 
-/// The content of one whole reply. The replies that nearly every lock gets need no parser.
+/// Parses one whole reply. The usual replies to a lock need no parser.
 pub(super) fn parse(reply: &[u8]) -> Result<Value, Garbage> {
     match reply {
         OK => Ok(Value::Okay),
@@ -175,7 +175,7 @@ pub(super) fn parse(reply: &[u8]) -> Result<Value, Garbage> {
     }
 }
 
-/// A list of numbers and texts; `None` if the reply is anything else.
+/// Parses a list of numbers and texts. `None` for any other reply.
 fn flat(reply: &[u8]) -> Option<Value> {
     let head = line(reply).ok()??;
     let elements = count(head).ok()?.filter(|_| head[0] == b'*')?;
@@ -189,7 +189,7 @@ fn flat(reply: &[u8]) -> Option<Value> {
     rest.is_empty().then_some(Value::Array(list))
 }
 
-/// The first of the elements in `bytes`, and what follows it.
+/// Parses the first element in `bytes`, and returns it with the bytes that follow.
 fn element(bytes: &[u8]) -> Option<(Value, &[u8])> {
     let head = line(bytes).ok()??;
     let rest = bytes.get(head.len() + 2..)?;
@@ -211,7 +211,7 @@ fn text_len(bytes: &[u8]) -> Option<(usize, &[u8])> {
     Some((len, bytes.get(head.len() + 2..)?))
 }
 
-/// The value without the attributes of its elements.
+/// Removes the attributes of the value's elements.
 fn plain(value: Value) -> Value {
     match value {
         Value::Attribute { data, .. } => plain(*data),
@@ -248,12 +248,12 @@ pub(super) fn behind_value(bytes: &[u8]) -> Option<&[u8]> {
     bytes.get(len..)
 }
 
-/// Whether a command was refused because of what kind of key it found.
+/// Returns `true` if a command was refused because of the type of a key.
 pub(super) fn is_of_another_type(reply: &Value) -> bool {
     matches!(reply, Value::ServerError(error) if ServerError::of(error.code()) == ServerError::WrongType)
 }
 
-/// An error reply as a cause.
+/// Converts an error reply to a cause.
 pub(super) fn refusal(error: &redis::ServerError) -> Cause {
     Cause::of_error_reply(message(error))
 }
@@ -263,7 +263,7 @@ pub(super) fn kind(error: &redis::ServerError) -> ServerError {
     ServerError::of(&message(error))
 }
 
-/// An error reply as one line of text, without our scripts.
+/// Returns an error reply as one line of text, without our scripts.
 pub(super) fn message(error: &redis::ServerError) -> String {
     match error.details().map(without_arguments) {
         Some(details) => format!("{} {details}", error.code()),

@@ -135,7 +135,7 @@ pub(super) enum Settled {
 }
 
 impl Settled {
-    /// It is rare, and large.
+    /// Boxes the event, which is rare and large.
     fn event(event: NodeEvent, vote: Option<(VoteSlot, Answer)>) -> Self {
         Self::Event(Box::new(event), vote)
     }
@@ -186,12 +186,12 @@ impl Wire {
         self.state.clone()
     }
 
-    /// Whether something can be sent now.
+    /// Returns `true` if something can be sent now.
     fn is_open(&self) -> bool {
         matches!(self.state, State::Up) && self.in_flight.len() < IN_FLIGHT_MAX
     }
 
-    /// Why nothing can be sent now; none when something can.
+    /// Returns why nothing can be sent now, or `None` if something can.
     pub(super) fn obstacle(&self) -> Option<Cause> {
         match &self.state {
             _ if self.is_open() => None,
@@ -228,8 +228,7 @@ impl Wire {
         }
     }
 
-    /// A client in a queue must hear when it is called, so it subscribes immediately before it
-    /// enters.
+    /// Subscribes before a client enters a queue, because it must hear when it is called.
     fn listen(&mut self, op: &Op, sent_at: Instant) {
         let Some(queue) = op.entry().map(|entry| &entry.queue) else { return };
         if self.listens_for.replace(queue.ticket()) != Some(queue.ticket()) {
@@ -238,7 +237,7 @@ impl Wire {
         }
     }
 
-    /// The push that confirms `SUBSCRIBE` has arrived: `SUBSCRIBE` gets no reply.
+    /// Handles the push that confirms `SUBSCRIBE`, which gets no reply.
     pub(super) fn subscribed(&mut self) {
         let is_it = |pending: &Pending| matches!(pending, Pending::Subscribe(_));
         if let Some(at) = self.in_flight.iter().position(is_it) {
@@ -246,7 +245,7 @@ impl Wire {
         }
     }
 
-    /// The reply that refuses `SUBSCRIBE`. Nothing else is a reply to it.
+    /// Handles the reply that refuses `SUBSCRIBE`. Nothing else is a reply to it.
     fn settle_subscribe(&mut self, reply: Value) -> Settled {
         self.listens_for = None;
         match &reply {
@@ -307,7 +306,8 @@ impl Wire {
         if urgent && !was_urgent { self.waker.take() } else { None }
     }
 
-    /// Whether a new connection is urgent. If not, `waker` is woken when it becomes so.
+    /// Returns `true` if a new connection is urgent. If not, `waker` is woken when it becomes
+    /// urgent.
     pub(super) fn is_urgent(&mut self, waker: &Waker) -> bool {
         if !self.is_urgent {
             self.waker = Some(waker.clone());

@@ -160,7 +160,8 @@ impl Admission {
         Ok(InitPlan { orders, refused, floor, max_ttl, lower, set })
     }
 
-    /// If the third master is unreachable, two masters that restarted empty look new.
+    /// Checks that every record was read. If the third master is unreachable, two masters that
+    /// restarted empty look new.
     fn has_read_all(&self, answers: &[Scored], now: Millis) -> Result<(), NoPlan> {
         let is_read = |answer: &Scored| answer.facts.role == MasterKind::Master;
         let read: Vec<_> = answers.iter().filter(|answer| is_read(answer)).collect();

@@ -113,7 +113,7 @@ impl MasterView {
         self.record.quarantine_of(self.identity)
     }
 
-    /// A set is complete until its number of members is known.
+    /// Returns `true` if the set is complete, or its members have not been counted yet.
     pub(super) fn is_complete(&self) -> bool {
         self.members.is_none_or(|members| members == MEMBERS)
     }
@@ -124,9 +124,9 @@ impl MasterView {
         self.record.run.is_none() && self.members.is_some_and(|members| members > 0)
     }
 
-    /// Whether a quarantine must be begun: it is not admitted, and there is none of this identity,
-    /// or its end lies so far ahead that the clock must have been wrong. The script judges the
-    /// latter again.
+    /// Returns `true` if a quarantine must begin: the master is not admitted, and it has no
+    /// quarantine of this identity, or one whose end is so far ahead that the clock must have been
+    /// wrong. The script checks the latter again.
     pub(super) fn wants_quarantine(&self) -> bool {
         let ahead = self.time + self.record.length();
         !self.is_admitted() && self.quarantine().is_none_or(|quarantine| quarantine.until > ahead)

@@ -80,8 +80,8 @@ impl Admission {
         }
     }
 
-    /// The time that is left by the clocks of two masters falls from one short-lived client to the
-    /// next.
+    /// Returns the remaining time. By the clocks of two masters, it falls from one short-lived
+    /// client to the next.
     fn left(&self, master: usize, now: Millis) -> Left {
         let peer = &self.peers[master];
         let times = self.voting().filter_map(|other| {
@@ -96,15 +96,16 @@ impl Admission {
         }
     }
 
-    /// How long a quarantine takes that begins now.
+    /// Returns the length of a quarantine that begins now.
     fn left_from_begin(&self) -> Left {
         let length = self.length();
         let by_visits = self.voting().next().map(|_| 2 * length);
         Left { by_staying: Some(length), by_visits }
     }
 
-    /// Every admission leaves a floor, and a quarantine keeps it. If this master has no floor, a
-    /// floor read from any other master shows that the namespace is not new.
+    /// Returns why a master without an admission does not vote. Every admission leaves a floor, and
+    /// a quarantine keeps it. If this master has no floor, a floor read from any other master shows
+    /// that the namespace is not new.
     fn why_unadmitted(&self, facts: &MasterView) -> WhyNot {
         let record = &facts.record;
         if record.admits(facts.identity) {
@@ -118,8 +119,8 @@ impl Admission {
         }
     }
 
-    /// Whether masters of this namespace were admitted before, as far as this client has ever read:
-    /// by others than the scripts with these nonces.
+    /// Returns `true` if masters of this namespace were admitted earlier, by scripts other than
+    /// those with these nonces, as far as this client has ever read.
     pub(super) fn was_used_before(&self, ours: &[Nonce]) -> bool {
         let used = self.peers.iter().filter_map(|peer| peer.used);
         used.into_iter().any(|used| !used.is_by(ours))

@@ -37,7 +37,7 @@ impl Head {
         Self::Attempting { ask, is_called: false }
     }
 
-    /// When it has something to do.
+    /// Returns when it has something to do.
     pub(super) fn due(self) -> Option<Instant> {
         match self {
             Self::Pausing { until, .. }
@@ -57,7 +57,7 @@ impl Head {
         matches!(self, Self::Watching { at, .. } | Self::Asleep { at, .. } if at == master)
     }
 
-    /// Whether it waits for something from this master.
+    /// Returns `true` if it waits for something from this master.
     pub(super) fn is_at(self, master: usize) -> bool {
         self.is_watching(master) || self == (Self::Queueing { at: master })
     }

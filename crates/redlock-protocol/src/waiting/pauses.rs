@@ -98,7 +98,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
         Step::Wait
     }
 
-    /// The key is watched at this master, and this is the time that its holder has left.
+    /// Sleeps until a change of the key at this master, whose holder has this time left.
     pub(super) fn watch(&mut self, master: usize, ttl: Option<Duration>, at: Moment) -> Step<Id> {
         let again = SLEEP_MIN.saturating_mul(1 << self.tries.min(16)).min(WATCH_AGAIN);
         let again = again.mul_f64(0.75 + at.random / 2.0);
@@ -108,8 +108,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
         Step::Wait
     }
 
-    /// No master reports changes, or too few have answered: the head tries again after a random
-    /// pause.
+    /// Pauses at random, because no master reports changes, or too few have answered.
     pub(super) fn pause_blindly(&mut self, at: Moment) -> Step<Id> {
         let pause = retry::pause(self.tries, at.fan_out, at.random);
         self.tries = self.tries.saturating_add(1);
@@ -122,14 +121,14 @@ impl<Id: Copy + Ord> Waiting<Id> {
     }
 }
 
-/// How long one sleeps that has so many before it.
+/// Returns how long a head with this rank sleeps.
 fn place_again(rank: u32) -> Duration {
     let [second, further, longest] = PLACE_AGAIN;
     let sleep = second.saturating_add(further.saturating_mul(rank.saturating_sub(1)));
     sleep.min(longest).max(Duration::from_millis(rank.into()))
 }
 
-/// How long after the end of a reservation for another.
+/// Returns how long after the end of a reservation for a different ticket the head sleeps.
 fn after_another(rank: u32, random: f64) -> Duration {
     let [least, further, most] = AFTER_ANOTHER;
     let further = further.saturating_mul(rank).min(most);

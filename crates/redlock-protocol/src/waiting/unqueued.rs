@@ -41,7 +41,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
         self.step_aside(next.max(at.now.saturating_add(WATCH_APART.min(at.fan_out * 2))))
     }
 
-    /// The head watches the key at this instant.
+    /// Lets the head watch the key at this instant.
     pub(super) fn step_aside(&mut self, until: Instant) -> Step<Id> {
         self.head = Head::Aside { until };
         Step::Wait

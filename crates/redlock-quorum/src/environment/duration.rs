@@ -25,7 +25,7 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// One number with its unit. Only a number that stands alone may go without.
+/// Parses one number with its unit. Only a single number may go without.
 fn length(number: &str, unit: &str, is_alone: bool) -> Option<Duration> {
     let seconds = match unit {
         "ms" => 0.001,

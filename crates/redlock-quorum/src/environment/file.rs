@@ -78,7 +78,7 @@ impl File {
         Ok(Line { number, name, value: OsStr::from_bytes(value).to_owned() })
     }
 
-    /// The value of a variable that the file sets, and not to nothing, with its place.
+    /// Returns the value of a variable that the file sets to a non-empty text, with its place.
     pub(crate) fn get(&self, name: &str) -> Option<(OsString, String)> {
         let line = self.lines.iter().find(|line| line.name == name)?;
         (!line.value.is_empty()).then(|| (line.value.clone(), place(line.number, &self.path)))
@@ -89,7 +89,7 @@ fn place(number: usize, path: &Path) -> String {
     format!("line {number} of {}", path.display())
 }
 
-/// A line without a name may begin with a secret, so only what looks like a name is shown.
+/// Describes a line without a name. It may begin with a secret, so only a plausible name is shown.
 fn unknown(name: &[u8]) -> String {
     if name == CONFIG.as_bytes() {
         return format!("{CONFIG} names this file and is not allowed in it; remove the line");

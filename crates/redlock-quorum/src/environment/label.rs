@@ -28,7 +28,7 @@ fn user(environment: &Environment<'_>) -> String {
     name_of(id, &String::from_utf8_lossy(&users)).unwrap_or_else(|| id.to_string())
 }
 
-/// The name of a user in a file of users, as passwd(5) has it.
+/// Returns the name of a user in a file of users, in the format of passwd(5).
 fn name_of(id: u32, users: &str) -> Option<String> {
     users.lines().find_map(|user| {
         let mut fields = user.split(':');
@@ -37,7 +37,7 @@ fn name_of(id: u32, users: &str) -> Option<String> {
     })
 }
 
-/// The label that is nearest to this text. If the text is too long it is cut, and `end` is kept.
+/// Returns the label nearest to this text. A long text is cut, and `end` is kept.
 fn nearest(text: &str, end: &str) -> Option<Label> {
     let label = Label::nearest(text).ok()?;
     let kept = label.as_str().chars().take(Label::LEN_MAX - end.len());

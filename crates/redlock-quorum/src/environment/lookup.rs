@@ -43,13 +43,13 @@ impl<'a> Environment<'a> {
         (self.lookup)(name).filter(|value| !value.is_empty())
     }
 
-    /// The text of a setting, and what gave it.
+    /// Returns the text of a setting, and its source.
     pub(crate) fn given(&self, name: &str) -> Option<(OsString, Source)> {
         let variable = self.get(name).map(|value| (value, Source::Environment));
         variable.or_else(|| self.of_file(name))
     }
 
-    /// The text of a setting in the file.
+    /// Returns the text of a setting in the file.
     pub(crate) fn of_file(&self, name: &str) -> Option<(OsString, Source)> {
         self.file.get(name).map(|(value, place)| (value, Source::File(place)))
     }

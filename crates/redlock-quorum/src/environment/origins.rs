@@ -18,12 +18,12 @@ impl Origins {
         self.given.push((variable, origin));
     }
 
-    /// The program has given the value itself.
+    /// Records that the program itself has set the value.
     pub(crate) fn remove(&mut self, variable: &str) {
         self.given.retain(|(name, _)| *name != variable);
     }
 
-    /// The error with what gave the value that it refuses.
+    /// Adds the source of the refused value to the error.
     pub(crate) fn trace(&self, error: BuildError) -> BuildError {
         let Some(variable) = variable_of(&error) else { return error };
         let origin = self.given.iter().find(|(name, _)| *name == variable);
@@ -39,7 +39,7 @@ pub(crate) fn given_by(origin: &Option<String>, error: BuildError) -> BuildError
     }
 }
 
-/// The variable whose value is refused.
+/// Returns the variable whose value is refused.
 fn variable_of(error: &BuildError) -> Option<&'static str> {
     match error {
         BuildError::Node(InvalidNode::Tls(error)) => Some(tls_variable(error)),

@@ -76,7 +76,7 @@ impl std::fmt::Debug for PasswordFile {
 }
 
 impl Environment<'_> {
-    /// The file that the variables name.
+    /// Returns the file that the variables name.
     pub(crate) fn password_file(&self) -> Result<Option<PasswordFile>, BuildError> {
         let username = self.value(&USERNAME)?;
         let username = username.map(|(user, source)| (user, source.origin(USERNAME.name())));

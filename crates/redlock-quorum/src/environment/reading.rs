@@ -23,7 +23,7 @@ fn is_utf16(text: &[u8]) -> bool {
     matches!(text, [0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [0, _, ..] | [_, 0, ..])
 }
 
-/// The same for a file with a secret. A name without a directory may be the secret itself.
+/// Reads a file with a secret. A name without a directory may be the secret itself.
 pub(super) fn read_secret(origin: &str, file: &Path) -> Result<Vec<u8>, BuildError> {
     let is_path = file.components().count() > 1;
     let refused = |error| {
@@ -36,7 +36,7 @@ pub(super) fn read_secret(origin: &str, file: &Path) -> Result<Vec<u8>, BuildErr
     std::fs::read(file).map_err(refused)
 }
 
-/// The name of a file that cannot be read. A URL in its place may contain a password.
+/// Returns the name of an unreadable file for an error. A URL in its place may contain a password.
 fn shown(file: &Path) -> String {
     let name = file.display().to_string();
     match name.contains("://") || name.contains('@') {

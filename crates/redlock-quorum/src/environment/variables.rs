@@ -89,7 +89,7 @@ pub struct Variable<T> {
 }
 
 impl<T> Variable<T> {
-    /// Its name.
+    /// Returns the name of the variable.
     pub const fn name(&self) -> &'static str {
         self.name
     }
@@ -107,7 +107,7 @@ impl<T> Variable<T> {
         self.read_from(text, || self.name.into())
     }
 
-    /// The same, for a text from somewhere else.
+    /// Parses a text of a different origin like a value of this variable.
     pub(crate) fn read_from(
         &self,
         text: OsString,
@@ -137,7 +137,7 @@ fn switch_of(text: OsString) -> Result<bool, String> {
     }
 }
 
-/// Whether a variable is set to yes. The meaning of another word is not guessed.
+/// Returns `true` if a variable is set to yes. Other words are rejected rather than guessed.
 fn flag_of(text: OsString) -> Result<bool, String> {
     match text.to_string_lossy().to_lowercase().as_str() {
         "1" | "true" | "yes" | "on" => Ok(true),

@@ -9,7 +9,7 @@ use super::super::stream::{not_connected, unusable};
 use crate::Cause;
 use crate::cause::TLS;
 
-/// The cause of an error that TLS has reported; `None` if it comes from below TLS.
+/// Returns the cause of an error that TLS has reported. `None` if it comes from below TLS.
 pub(in crate::redis) fn cause(error: &io::Error) -> Option<Cause> {
     let error = error.get_ref()?.downcast_ref::<Error>()?;
     let words = format!("{TLS}{}", words(error));
@@ -101,7 +101,7 @@ fn certificate(why: &CertificateError) -> String {
     }
 }
 
-/// Why our own certificate cannot be used, with its key.
+/// Describes why our own certificate, with its key, cannot be used.
 pub(super) fn of_identity(error: &Error) -> String {
     match error {
         Error::InvalidCertificate(why) if is_too_old(why) => "it has X.509 version 1: replace it \
@@ -111,8 +111,8 @@ pub(super) fn of_identity(error: &Error) -> String {
     }
 }
 
-/// Whether a certificate has a version before 3. The library does not name this one: only its debug
-/// output does.
+/// Returns `true` if a certificate's version is below 3. The library has no name for this error, so
+/// its debug output is searched.
 fn is_too_old(why: &CertificateError) -> bool {
     matches!(why, CertificateError::Other(other) if format!("{other:?}").contains("UnsupportedCertVersion"))
 }

@@ -27,7 +27,8 @@ impl Wire {
         self.in_flight.push_back(Pending::Admission(in_hand));
     }
 
-    /// Why a request about admission cannot be sent; `None` if it can, and for all other requests.
+    /// Returns why a request about admission cannot be sent. `None` if it can, and for all other
+    /// requests.
     pub(super) fn lacks_namespace(&self, op: &Op) -> Option<Cause> {
         let is_lacking = self.namespace.is_none() && op.admission_op().is_some_and(needs_namespace);
         is_lacking.then(|| Cause::NotSent("this node was given no namespace".into()))
@@ -93,7 +94,7 @@ impl Wire {
         Settled::Vote(slot, Answer::of_admission(said.map(|said| self.complete(said))))
     }
 
-    /// What only the handshake knows is added to facts that were read later.
+    /// Adds the facts that only the handshake learns to facts read later.
     fn complete(&self, mut said: AdmissionReply) -> AdmissionReply {
         if let AdmissionReply::Facts { facts, .. } | AdmissionReply::Scores { facts, .. } =
             &mut said

@@ -12,7 +12,7 @@ use crate::server_error::ServerError;
 use crate::{Answer, Balloted, Cause, Op, Verb, Verdict, VoteSlot};
 
 impl Wire {
-    /// Why this request cannot be sent now; `None` if it can.
+    /// Returns why this request cannot be sent now, or `None` if it can.
     pub(in crate::redis) fn why_refused(&self, op: &Op) -> Option<Cause> {
         let no_queue = self.no_queue.as_ref().filter(|_| op.entry().is_some());
         let no_queue = no_queue.map(|why| Cause::NotSent(format!("no queue: {why}").into()));
@@ -57,7 +57,7 @@ impl Wire {
         }
     }
 
-    /// What one reply means as the answer to a request.
+    /// Interprets one reply as the answer to a request.
     pub(super) fn answer_of(&self, op: &Op, reply: Value) -> Result<Answer, Garbage> {
         match op.verb() {
             Verb::Resume { .. } => ballots::resumed(op, self.missing(), reply),
@@ -65,7 +65,7 @@ impl Wire {
         }
     }
 
-    /// A reply to the oldest request, which is one of several commands.
+    /// Handles a reply to the oldest request, which has several commands.
     pub(super) fn settle_part(
         &mut self,
         op: Op,

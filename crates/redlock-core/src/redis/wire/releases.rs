@@ -22,20 +22,20 @@ pub(super) struct Releases {
 }
 
 impl Releases {
-    /// The state of a new connection, which has just been tested.
+    /// Creates the state of a new connection, which has just been tested.
     pub(super) fn new(denied: Option<String>) -> Self {
         Self { denied, tested_at: None }
     }
 }
 
 impl Wire {
-    /// Why a request that leaves a key is not sent.
+    /// Returns why a request that leaves a key is not sent.
     pub(super) fn why_not_released(&self, op: &Op) -> Option<Cause> {
         let denied = self.releases.denied.as_ref().filter(|_| sets_key(op.verb()))?;
         Some(Cause::of_error_reply(denied.clone()))
     }
 
-    /// The answer to a request may show that a right was taken away.
+    /// Learns from the answer to a request that a right was taken away.
     pub(super) fn learn_of_releases(&mut self, op: &Op, answer: &Answer, sent_at: Instant) {
         if let Some(why) = queues::lost_release(op, answer) {
             self.releases = Releases { denied: Some(why), tested_at: Some(sent_at) };
@@ -56,14 +56,14 @@ impl Wire {
         self.waker.take()
     }
 
-    /// The answer to that.
+    /// Handles the answer to that test.
     pub(super) fn settle_release_test(&mut self, reply: &Value) -> Settled {
         self.releases.denied = queues::no_release(reply);
         Settled::More
     }
 }
 
-/// Whether a request leaves a key that has to be released.
+/// Returns `true` if a request leaves a key that must be released.
 fn sets_key(verb: Verb) -> bool {
     use Verb::{Acquire, Enter, GiveBack, Take};
     matches!(verb, Acquire { .. } | Enter { .. } | Take { .. } | GiveBack { .. })

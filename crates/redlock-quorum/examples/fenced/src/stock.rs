@@ -61,7 +61,7 @@ impl Stock {
         self.accepted(item, token, self.db.execute(sql, params![item, count, i64::from(token)])?)
     }
 
-    /// The statement has changed no row where a larger token was seen.
+    /// Returns an error if the statement has changed no row, because a larger token was seen.
     fn accepted(&self, item: &str, token: FencingToken, rows: usize) -> Result<(), StockError> {
         if rows == 0 {
             // Distinguishes a missing item from a refused token.

@@ -209,11 +209,10 @@ impl Bounds {
 
 /// Adds to the raw clock whatever the boot clock gained on it, and never takes it back.
 ///
-/// The larger of two totals is not enough: a raw clock that has drifted ten seconds ahead in a
-/// month would hide a suspension of five. So each gain counts when it happens. A reader that is
-/// stopped between its reads must not count as one: then readers that spin would drive the clock.
-/// Therefore a gain counts only as far as both bounds show it. Gains below [`Ratchet::NOISE`] are
-/// left for later.
+/// Taking the larger of the two totals is not enough: a raw clock ten seconds ahead after a month
+/// would hide a five-second suspension. So each gain is added as it happens, but only as far as
+/// both bounds show it. Otherwise readers that are stopped between their reads would drive the
+/// clock. Gains below [`Ratchet::NOISE`] are left for later.
 #[derive(Default)]
 struct Ratchet {
     /// The sum of all gains of the boot clock, in nanoseconds.

@@ -1,7 +1,7 @@
 //! The commands that are sent to masters, and what each is for.
 //!
-//! The only such list. The connection, `redlock doctor`, `redlock init` and `redlock run` read in it
-//! what a missing command costs.
+//! The only such list. The connection, `redlock doctor`, `redlock init` and `redlock run` read in
+//! it what a missing command costs.
 
 /// A use of commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -31,9 +31,10 @@ pub struct Facts {
     /// was no such connection, or the server closed it (`CLIENT KILL ID`). Otherwise a late SET may
     /// still arrive.
     pub has_barrier: bool,
-    /// The server pushes changes: [`Op::watch`](crate::Op::watch) leads to [`NodeEvent::KeyChanged`](crate::NodeEvent::KeyChanged), and a loss of
-    /// all data is reported as [`NodeEvent::DataLost`](crate::NodeEvent::DataLost). False on servers before 6.0, behind proxies
-    /// that know no RESP3, and where the user lacks the rights.
+    /// The server pushes changes: [`Op::watch`](crate::Op::watch) leads to
+    /// [`NodeEvent::KeyChanged`](crate::NodeEvent::KeyChanged), and a loss of all data is reported
+    /// as [`NodeEvent::DataLost`](crate::NodeEvent::DataLost). False on servers before 6.0, behind
+    /// proxies that know no RESP3, and where the user lacks the rights.
     pub tracks: bool,
     /// The lasting error with which it answered a ballot that changes nothing, if it cannot take
     /// any. An operator has to change something. `None` if it can take ballots, or was not tested.

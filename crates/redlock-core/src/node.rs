@@ -54,8 +54,8 @@ pub trait Node: Send + Sync {
     /// Dropping the future closes the connection. After that, this may be called again.
     fn drive(self: Arc<Self>, events: Events) -> Option<BoxFuture<'static, ()>>;
 
-    /// Returns `true` for a master in virtual time. A handle must get the clock of that time, because
-    /// otherwise its leases never end. Default: `false`.
+    /// Returns `true` for a master in virtual time. A handle must get the clock of that time,
+    /// because otherwise its leases never end. Default: `false`.
     fn is_in_virtual_time(&self) -> bool {
         false
     }

@@ -73,8 +73,8 @@ pub enum WhyNot {
     ReportsNoLoss,
     /// It did not vote at the time of the request, but does now.
     AskedTooEarly,
-    /// It votes, but belongs to a set of masters whose number differs by two or more from the length
-    /// of this client's list. The list is wrong.
+    /// It votes, but belongs to a set of masters whose number differs by two or more from the
+    /// length of this client's list. The list is wrong.
     SetSize,
     /// It votes, but the masters of this client's list belong to different sets. The list is wrong,
     /// or `redlock init` is under way.

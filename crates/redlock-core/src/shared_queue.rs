@@ -126,8 +126,8 @@ impl Leaving {
 /// A master's answer about a shared queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Queued {
-    /// How many tickets wait: after an entry that was granted all others, else all. After an exit it
-    /// includes the one that was called. Tickets of handles that are gone count until they are
+    /// How many tickets wait: after an entry that was granted all others, else all. After an exit
+    /// it includes the one that was called. Tickets of handles that are gone count until they are
     /// dropped.
     pub waiters: u32,
     /// The number of tickets ahead of this handle. `None` if it has no place, such as after an

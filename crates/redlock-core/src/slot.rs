@@ -42,8 +42,8 @@ pub enum NodeEvent {
     },
     /// The server pushed that a watched key has changed.
     KeyChanged(Arc<[u8]>),
-    /// The handle was called from the [shared queue](crate::SharedQueue) of this key. It may be a call
-    /// for an earlier wait.
+    /// The handle was called from the [shared queue](crate::SharedQueue) of this key. It may be a
+    /// call for an earlier wait.
     Called(Call, Arc<[u8]>),
     /// The shared queue can no longer be used over this connection, with the server's reason: a
     /// right was taken away, or `SUBSCRIBE` was refused. See [`Facts::no_queue`].

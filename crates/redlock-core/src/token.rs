@@ -170,7 +170,7 @@ impl Label {
     /// Checks a text and makes a label of it.
     ///
     /// # Errors
-    /// [`InvalidLabel`] when it is empty, too long or has other characters.
+    /// Returns [`InvalidLabel`] if it is empty, too long or has other characters.
     pub fn parse(text: &str) -> Result<Self, InvalidLabel> {
         if Self::is_one(text) { Ok(Self(text.into())) } else { Err(InvalidLabel(text.into())) }
     }

@@ -10,8 +10,8 @@
 //! * `ballot`: which ballots are proposed, and when a fencing token may be handed out;
 //! * `inspection`: what each master reports about a key; `marks`: the work completed under a name,
 //!   by the answers of several masters;
-//! * `waiting`: the callers that wait for one key, in a `queue`; `meeting_point`: the master at which
-//!   the callers of all processes meet;
+//! * `waiting`: the callers that wait for one key, in a `queue`; `meeting_point`: the master at
+//!   which the callers of all processes meet;
 //! * `throttle`: which warnings are reported;
 //! * `admission`: which masters vote, and how a master that lost its data comes to vote again;
 //!   `incarnations`: whether earlier confirmations of a master are still valid;

@@ -44,7 +44,8 @@ pub fn apart(tries: u32, waited: Duration, fan_out: Duration, random: f64) -> Du
     range.min(by_age.max(APART_MIN)).mul_f64(0.75 + random / 4.0)
 }
 
-/// Returns after how many lost chances [`apart`] is as long as `pause`, unless its limit is shorter.
+/// Returns after how many lost chances [`apart`] is as long as `pause`, unless its limit is
+/// shorter.
 pub fn tries_of(pause: Duration, fan_out: Duration) -> u32 {
     (0..16).find(|tries| (fan_out * 2).saturating_mul(1 << tries) >= pause).unwrap_or(16)
 }

@@ -60,10 +60,11 @@ mod tests;
 
 /// How long a key counts as contended after it was refused.
 ///
-/// The order of processes does not rest on this time. It decides only if an attempt queries M first,
-/// and a release whose process may have others waiting [renews](leaving::Leaving) it. A caller that
-/// comes later and finds the key free may overtake others once or twice. The release after that
-/// queries M, because the process had the key before, and M hands the key to the first in the queue.
+/// The order of processes does not rest on this time. It decides only if an attempt queries M
+/// first, and a release whose process may have others waiting [renews](leaving::Leaving) it. A
+/// caller that comes later and finds the key free may overtake others once or twice. The release
+/// after that queries M, because the process had the key before, and M hands the key to the first
+/// in the queue.
 const CONTENDED: Duration = Duration::from_secs(1);
 /// The largest number of times a head immediately enters again because departed waiters fill the
 /// queue. M drops 64 of them each time, and holds 10,000 at most.
@@ -342,7 +343,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
         }
     }
 
-    /// Reports of another holder are of use.
+    /// Remembers the holder. A push is useful if the holder has changed.
     fn saw(&mut self, token: Option<&str>) {
         let mut hasher = DefaultHasher::new();
         token.hash(&mut hasher);

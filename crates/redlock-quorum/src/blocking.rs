@@ -76,7 +76,8 @@ impl Redlock {
     /// See [`crate::Redlock::from_env`].
     ///
     /// # Errors
-    /// Returns [`BuildError`] with the name of the variable or the line of the file, or if no thread can be started.
+    /// Returns [`BuildError`] with the name of the variable or the line of the file, or if no
+    /// thread can be started.
     pub fn from_env() -> Result<Self, BuildError> {
         RedlockBuilder::from_env()?.build_blocking()
     }

@@ -108,7 +108,8 @@ impl AcquireError {
     }
 }
 
-/// The reason why a lease was not extended. A failed extension releases nothing and shortens nothing.
+/// The reason why a lease was not extended. A failed extension releases nothing and shortens
+/// nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExtendError {
@@ -180,8 +181,8 @@ impl ExtendError {
     }
 }
 
-/// The reason why a release is not confirmed. Clean-up continues in the background in every case, until each
-/// master has acknowledged it.
+/// The reason why a release is not confirmed. Clean-up continues in the background in every case,
+/// until each master has acknowledged it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReleaseError {

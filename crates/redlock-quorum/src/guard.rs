@@ -194,7 +194,7 @@ impl Guard {
     /// Releases the lock, and waits until a quorum of masters has confirmed that its key is gone.
     ///
     /// # Errors
-    /// - [`ReleaseError::NotOurs`] if the lock was lost before.
+    /// - [`ReleaseError::NotOurs`] if the lock was lost earlier.
     /// - [`ReleaseError::Unconfirmed`] if too few masters answered within the node timeout.
     ///
     /// The guard is consumed and clean-up continues in both cases.

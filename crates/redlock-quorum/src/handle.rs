@@ -51,7 +51,7 @@ impl Handle {
     /// Returns the key of a resource.
     ///
     /// # Errors
-    /// [`InvalidRequest::Resource`] when the name, or the whole key, cannot be used.
+    /// Returns [`InvalidRequest::Resource`] if the name, or the whole key, cannot be used.
     pub(crate) fn key(&self, resource: &Resource) -> Result<Arc<[u8]>, InvalidRequest> {
         resource.check()?;
         let key = resource.key(&self.settings.prefix);
@@ -63,7 +63,7 @@ impl Handle {
     }
 
     /// # Errors
-    /// [`AcquireError::Shutdown`] once the handle was shut down.
+    /// Returns [`AcquireError::Shutdown`] once the handle was shut down.
     pub(crate) fn open(&self) -> Result<(), AcquireError> {
         match self.is_shut_down.load(Ordering::SeqCst) {
             true => Err(AcquireError::Shutdown),

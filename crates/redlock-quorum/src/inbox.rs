@@ -16,8 +16,8 @@ use crate::driver::slot::Slot;
 use crate::error::{AcquireError, ExtendError, ReleaseError, Unreleased};
 use crate::settings::InvalidRequest;
 
-/// For how long a caller that has no runtime to take the driver over waits for it in vain. The
-/// thread that polls it may be busy with something else for a while.
+/// How long a caller without its own runtime waits for a driver that is not polled. The thread that
+/// polls the driver may be busy for a while.
 const SILENT_MAX: Duration = Duration::from_secs(3);
 /// The longest time between two checks of a driver on another runtime, which may have ended.
 const PATIENCE_MAX: Duration = Duration::from_secs(1);
@@ -108,7 +108,7 @@ impl Inbox {
     }
 
     /// # Errors
-    /// [`InvalidRequest::Forked`] in a forked child, which has no driver.
+    /// Returns [`InvalidRequest::Forked`] in a forked child, which has no driver.
     pub(crate) fn stay(&self) -> Result<(), InvalidRequest> {
         if self.slot.is_forked() { Err(InvalidRequest::Forked) } else { Ok(()) }
     }
@@ -189,7 +189,7 @@ async fn pause(time: Duration) {
     let (over, is_over) = oneshot::channel::<()>();
     let (wanted, is_wanted) = mpsc::channel::<()>();
     let timer = move || {
-        // It ends early where the answer has come.
+        // The wait ends early if the answer has arrived.
         let _ = is_wanted.recv_timeout(time);
         drop(over);
     };

@@ -71,8 +71,8 @@ pub(crate) async fn settled(cell: Arc<HoldCell>, slot: Arc<Slot>) {
 /// The time until the next check of a cell whose time is up.
 const NAP_MIN: Duration = Duration::from_millis(1);
 
-/// Sleeps for `left`, at most for [`NAP_MAX`], and keeps the driver working: starts it if its runtime
-/// is gone, and takes it over from a runtime that does not poll it.
+/// Sleeps for `left`, at most for [`NAP_MAX`], and keeps the driver working: starts it if its
+/// runtime is gone, and takes it over from a runtime that does not poll it.
 async fn driven(slot: &Arc<Slot>, left: Duration) {
     let nap = left.min(NAP_MAX);
     // If no runtime can drive it, its time still passes.

@@ -71,9 +71,9 @@ impl Redlock {
         Self::builder().nodes(urls).build()
     }
 
-    /// Creates a handle with the settings of the environment and of this host's configuration
-    /// file, from the variables of the `redlock` command. See [`RedlockBuilder::from_env`]. Reads files, but does no other input or output
-    /// yet.
+    /// Creates a handle with the settings of the environment and of this host's configuration file,
+    /// from the variables of the `redlock` command. See [`RedlockBuilder::from_env`]. Reads files,
+    /// but does no other input or output yet.
     ///
     /// # Errors
     /// Returns [`BuildError`] with the name of the variable, or with the line of the file.
@@ -121,9 +121,9 @@ impl Redlock {
         self.handle.counters.stats()
     }
 
-    /// Returns why the list of this handle may be wrong although locks are granted, with the recorded
-    /// set of masters and the list, as far as this handle has read. Either a change of the list is
-    /// under way, or the list is wrong. The log has one warning about it.
+    /// Returns why the list of this handle may be wrong although locks are granted, with the
+    /// recorded set of masters and the list, as far as this handle has read. Either a change of the
+    /// list is under way, or the list is wrong. The log has one warning about it.
     ///
     /// Returns `None` if they fit, if no set is recorded, or if no master was reached. A larger
     /// difference is the [cause] of an error instead.

@@ -54,7 +54,8 @@ pub struct ServerReport {
     /// The number of members in its ballot set, which is complete with 1,024. `None` if it has no
     /// record, or the members were not counted.
     pub ballots: Option<u32>,
-    /// The shortest remaining time of its quarantine, by its own clock. `None` if none is under way.
+    /// The shortest remaining time of its quarantine, by its own clock. `None` if none is under
+    /// way.
     pub quarantine_left: Option<Duration>,
     /// `true` if the server immediately reports changes of keys and a loss of all data. Otherwise
     /// it does not vote for a client without fencing tokens that has a quarantine.

@@ -32,7 +32,8 @@ const LAYERS: [&[&str]; 8] = [
     ],
 ];
 
-/// The code of each file of the crate with this root, without comments, literals and tests, by the path of its module.
+/// The code of each file of the crate with this root, without comments, literals and tests, by the
+/// path of its module.
 fn sources(first: &Path) -> BTreeMap<Vec<String>, Vec<String>> {
     let mut sources = BTreeMap::new();
     read_module(first, first.parent().unwrap(), &[], &mut sources);

@@ -200,7 +200,7 @@ pub enum AdmissionReply {
     },
     /// To [`AdmissionOp::ShowUse`].
     Shown,
-    /// To [`AdmissionOp::Begin`], [`AdmissionOp::Note`], [`AdmissionOp::Admit`], [`AdmissionOp::Init`] and
-    /// [`AdmissionOp::Remove`].
+    /// To [`AdmissionOp::Begin`], [`AdmissionOp::Note`], [`AdmissionOp::Admit`],
+    /// [`AdmissionOp::Init`] and [`AdmissionOp::Remove`].
     Script(Reply),
 }

@@ -56,8 +56,8 @@ pub struct Record {
     pub nonce: Option<Nonce>,
     /// Present in quarantine only.
     pub quarantine: Option<Quarantine>,
-    /// The fields `set` and `names`: the masters that an `init` has written here. A quarantine keeps
-    /// them.
+    /// The fields `set` and `names`: the masters that an `init` has written here. A quarantine
+    /// keeps them.
     pub set: Option<RecordedSet>,
 }
 

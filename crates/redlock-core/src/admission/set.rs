@@ -5,8 +5,8 @@
 //! outside of `!` to `~`, and `%`, are percent-encoded.
 //!
 //! Clients compare ids and numbers. They don't compare names, because one address has several
-//! spellings. A malformed `set` makes the record unusable, as every other malformed field does. Names
-//! that are malformed or too long are not shown, and nothing else follows from that.
+//! spellings. A malformed `set` makes the record unusable, as every other malformed field does.
+//! Names that are malformed or too long are not shown, and nothing else follows from that.
 
 use std::fmt;
 use std::str::FromStr;

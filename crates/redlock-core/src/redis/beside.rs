@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a result is of use to an attempt that begins after it was there.
+/// How long a result can be reused by later attempts.
 const FRESH: Duration = Duration::from_secs(5);
 
 /// Runs one call at a time, and hands its result to the attempt that waits for it.

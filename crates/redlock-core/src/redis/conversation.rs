@@ -30,7 +30,7 @@ impl Conversation {
     /// Connects and logs in, within `limit`.
     ///
     /// # Errors
-    /// Why there is no connection.
+    /// Returns the reason why there is no connection.
     pub async fn open(
         url: &str,
         tls: &Tls,

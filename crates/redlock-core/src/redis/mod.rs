@@ -1,12 +1,12 @@
 //! The real Redis, as an implementation of [`Node`]. Only this folder names the Redis client crate.
 //!
 //! In reading order: `resp` (the language of the server), `address` (the contents of a URL),
-//! `beside` (calls that block), `credentials` (the log-in of a connection),
-//! `stream` and `dial` (names, TCP and TLS), `namespace` (the keys of one prefix), `marks`,
-//! `queues` and `encode` (requests), `reply` (their answers), `ballots` (requests with a ballot or a
-//! score), `facts` and `admission` (a server and its record), `handshake` (which server answers),
-//! `wire` (requests under way), `pump` (one connection in use, for as long as `stall` lets it),
-//! `link` (connecting and reconnecting). Also `conversation` (requests outside of the protocol).
+//! `beside` (calls that block), `credentials` (the log-in of a connection), `stream` and `dial`
+//! (names, TCP and TLS), `namespace` (the keys of one prefix), `marks`, `queues` and `encode`
+//! (requests), `reply` (their answers), `ballots` (requests with a ballot or a score), `facts` and
+//! `admission` (a server and its record), `handshake` (which server answers), `wire` (requests
+//! under way), `pump` (one connection in use, for as long as `stall` lets it), `link` (connecting
+//! and reconnecting). Also `conversation` (requests outside of the protocol).
 
 mod address;
 mod admission;
@@ -146,7 +146,7 @@ pub enum InvalidNode {
     /// The URL is malformed.
     #[error(transparent)]
     Url(#[from] InvalidUrl),
-    /// The certificates or keys are of no use.
+    /// The certificates or keys cannot be used.
     #[error(transparent)]
     Tls(#[from] InvalidTls),
 }

@@ -59,8 +59,8 @@ pub struct Listed {
 const CHANGING: usize = 1;
 
 impl Admission {
-    /// Returns the set that the latest record of a master named, also while the master is away. `None` for
-    /// a second address of a server.
+    /// Returns the set that the latest record of a master named, also while the master is away.
+    /// `None` for a second address of a server.
     pub fn set_of(&self, master: usize) -> Option<&RecordedSet> {
         let belongs = self.has_quarantine && !self.is_duplicate(master);
         self.peers[master].set.as_ref().filter(|_| belongs)
@@ -80,8 +80,8 @@ impl Admission {
         (self.outside() > CHANGING).then_some(Misfit::Split)
     }
 
-    /// Returns why the list may be wrong although new locks are requested, and the first master that
-    /// shows it. `names` are the masters as this client lists them.
+    /// Returns why the list may be wrong although new locks are requested, and the first master
+    /// that shows it. `names` are the masters as this client lists them.
     pub fn list_doubt(&self, names: &Names) -> Option<(usize, ListDoubt)> {
         let first = |shows: &dyn Fn(usize) -> bool| (0..self.peers.len()).find(|one| shows(*one));
         let is_near = |master| self.set_of(master).is_some_and(|set| self.apart(set) == CHANGING);
@@ -117,7 +117,8 @@ impl Admission {
         }
     }
 
-    /// Returns this set next to the list of this client. A master without a set gets the common one.
+    /// Returns this set next to the list of this client. A master without a set gets the common
+    /// one.
     pub fn lists(&self, set: Option<&RecordedSet>, names: &Names) -> Lists {
         let (list, duplicates) = self.apart_from_duplicates(names);
         let needs_again = self.too_different(names).is_some();

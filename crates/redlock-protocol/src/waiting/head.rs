@@ -6,7 +6,7 @@ use redlock_core::Instant;
 
 use super::step::Ask;
 
-/// The longest sleep between two questions about a key that stays held, but for a random part.
+/// The longest sleep between two requests about a held key, without its random part.
 pub(super) const WATCH_AGAIN: Duration = Duration::from_secs(1);
 
 /// The state of the head.

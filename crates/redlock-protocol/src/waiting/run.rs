@@ -17,7 +17,7 @@ const LEASES_MAX: u32 = 32;
 const RUN_MAX: Duration = Duration::from_millis(100);
 /// The shortest pause, in votes.
 const PAUSE_MIN: u32 = 4;
-/// After so many pauses without another process, the next ones are half as long.
+/// After this many pauses without another process, the next ones are half as long.
 const PAUSES: u8 = 4;
 
 /// The leases of one key that a process has had in a row.

@@ -67,9 +67,9 @@ impl RedlockBuilder {
     /// setting that is made on the builder afterwards replaces the variable.
     ///
     /// # Errors
-    /// [`BuildError`] with the name of the variable or the line of the file when no masters are
-    /// named, a file cannot be read or a value cannot be used; for a value that is out of range, [`build`](Self::build)
-    /// returns the error.
+    /// Returns [`BuildError`] with the name of the variable or the line of the file if no masters
+    /// are named, a file cannot be read or a value cannot be used; for a value that is out of
+    /// range, [`build`](Self::build) returns the error.
     pub fn from_env() -> Result<Self, BuildError> {
         Environment::of_process().with_file()?.builder()
     }

@@ -32,7 +32,8 @@ impl<'a> Environment<'a> {
     /// Reads these variables, and the configuration file for unset ones.
     ///
     /// # Errors
-    /// [`BuildError::Variable`] with the file and the line, when it is of no use.
+    /// Returns [`BuildError::Variable`] with the file and the line, if it is malformed or
+    /// unreadable.
     pub fn with_file(self) -> Result<Self, BuildError> {
         Ok(Self { file: File::of(self.get(CONFIG))?, ..self })
     }
@@ -57,7 +58,7 @@ impl<'a> Environment<'a> {
     /// Returns the parsed value of a setting, and its origin.
     ///
     /// # Errors
-    /// [`BuildError::Variable`] when it cannot be read.
+    /// Returns [`BuildError::Variable`] if it cannot be parsed.
     pub fn value<T>(&self, variable: &Variable<T>) -> Result<Option<(T, Source)>, BuildError> {
         let Some((text, source)) = self.given(variable.name()) else { return Ok(None) };
         let value = variable.read_from(text, || source.origin(variable.name()))?;

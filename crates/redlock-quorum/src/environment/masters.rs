@@ -42,7 +42,7 @@ impl Environment<'_> {
     /// variables are one setting: those of the environment precede those of the configuration file.
     ///
     /// # Errors
-    /// [`BuildError::Variable`] when the file cannot be read, or either names no masters.
+    /// Returns [`BuildError::Variable`] if the file cannot be read, or if either names no masters.
     pub fn masters(&self) -> Result<Named, BuildError> {
         let variable =
             |name| self.get(name).map(|value| Given { name, value, source: Source::Environment });

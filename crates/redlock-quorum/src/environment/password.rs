@@ -24,7 +24,8 @@ impl PasswordFile {
     /// that errors appear before the first connection.
     ///
     /// # Errors
-    /// [`BuildError::Variable`] when there is a user without a file, or the file has no password.
+    /// Returns [`BuildError::Variable`] if there is a user without a file, or if the file has no
+    /// password.
     pub fn new(
         username: Option<(OsString, String)>,
         file: Option<(PathBuf, String)>,

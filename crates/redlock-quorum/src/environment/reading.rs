@@ -17,8 +17,8 @@ pub(super) fn read(origin: &str, file: &Path) -> Result<Vec<u8>, BuildError> {
     Ok(text)
 }
 
-/// Returns `true` if the file begins with the byte-order mark of UTF-16, or with one character in two
-/// bytes.
+/// Returns `true` if the file begins with the byte-order mark of UTF-16, or with one character in
+/// two bytes.
 fn is_utf16(text: &[u8]) -> bool {
     matches!(text, [0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [0, _, ..] | [_, 0, ..])
 }

@@ -102,7 +102,7 @@ impl<T> Variable<T> {
     /// Parses the text of the variable.
     ///
     /// # Errors
-    /// [`BuildError::Variable`] when it means nothing.
+    /// Returns [`BuildError::Variable`] if the text is invalid.
     pub fn read(&self, text: OsString) -> Result<T, BuildError> {
         self.read_from(text, || self.name.into())
     }

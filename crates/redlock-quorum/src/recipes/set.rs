@@ -203,8 +203,8 @@ impl FromIterator<Hold> for HoldSet {
     }
 }
 
-/// A future that resolves when one lock of a set is lost or released. See [`GuardSet::lost`]. The [`Lost`]
-/// inside names the lock and the reason. Dropping it does nothing.
+/// A future that resolves when one lock of a set is lost or released. See [`GuardSet::lost`]. The
+/// [`Lost`] inside names the lock and the reason. Dropping it does nothing.
 #[must_use = "futures do nothing unless polled"]
 #[derive(Clone, Debug)]
 pub struct SetLoss {

@@ -22,7 +22,7 @@ pub(in crate::redis) struct Connectors {
 
 impl Connectors {
     /// # Errors
-    /// [`InvalidTls`] if the certificates cannot be used now.
+    /// Returns [`InvalidTls`] if the certificates cannot be used now.
     pub(in crate::redis) fn new(tls: &Tls) -> Result<Self, InvalidTls> {
         let source = tls.source.clone().map(|source| (source, Beside::new("redlock-tls")));
         Ok(Self { first: tls.connector()?, source })

@@ -1,4 +1,5 @@
-//! How long a quarantine is: the largest `max_ttl` that a lock of the former incarnation may have had.
+//! How long a quarantine is: the largest `max_ttl` that a lock of the former incarnation may have
+//! had.
 
 use std::time::Duration;
 

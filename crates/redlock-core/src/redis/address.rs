@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use redis::{ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo};
@@ -93,6 +94,9 @@ fn flaw(url: &str) -> Option<&'static str> {
     if is_assignment(url) {
         return Some(ASSIGNMENT);
     }
+    if begins_another(url) {
+        return Some(if url.contains(',') { SEVERAL } else { SEPARATOR });
+    }
     if let Some((_, rest)) = url.split_once(char::is_whitespace) {
         let is_comment = rest.trim_start().starts_with('#');
         return Some(if is_comment { COMMENT } else { "there is a space in it" });
@@ -142,6 +146,12 @@ fn names_several(url: &str) -> bool {
     !scheme.contains("unix") && place.split(['?', '#']).next().is_some_and(|at| at.contains(','))
 }
 
+/// Returns `true` if a second URL follows, after whatever separator.
+fn begins_another(url: &str) -> bool {
+    let ends_with_scheme = |text: &str| SCHEMES.iter().any(|scheme| text.ends_with(scheme));
+    url.match_indices("://").skip(1).any(|(at, _)| ends_with_scheme(&url[..at]))
+}
+
 /// Splits `text` at the first `mark`.
 fn cut(text: &str, mark: char) -> (&str, Option<&str>) {
     text.split_once(mark).map_or((text, None), |(head, tail)| (head, Some(tail)))
@@ -178,16 +188,23 @@ fn network_flaw(url: &str, authority: &str, path: &str) -> Option<&'static str> 
 }
 
 fn query_flaw(query: Option<&str>, is_unix: bool) -> Option<&'static str> {
-    let names = query?.split('&').map(|option| cut(option, '=').0);
-    let known: &[&str] = if is_unix { &["db", "user", "pass", "protocol"] } else { &["protocol"] };
-    let mut unknown = names.filter(|name| !known.contains(name));
-    unknown.next().map(|_| {
-        if is_unix {
-            "unknown option after the ?; db, user, pass and protocol are supported"
-        } else {
-            "unknown option after the ?; only protocol is supported, the database is written /5"
+    query?.split('&').find_map(|option| option_flaw(option, is_unix))
+}
+
+fn option_flaw(option: &str, is_unix: bool) -> Option<&'static str> {
+    let (name, value) = cut(option, '=');
+    let value = value.unwrap_or_default();
+    match name {
+        "protocol" => (!["2", "resp2", "3", "resp3"].contains(&value)).then_some(PROTOCOL),
+        "db" if is_unix => value.parse::<u32>().is_err().then_some("its db is not a number"),
+        "user" | "pass" if is_unix => None,
+        _ if is_unix => {
+            Some("unknown option after the ?; db, user, pass and protocol are supported")
         }
-    })
+        _ => Some(
+            "unknown option after the ?; only protocol is supported, the database is written /5",
+        ),
+    }
 }
 
 fn fragment_flaw(fragment: Option<&str>) -> Option<&'static str> {
@@ -203,6 +220,10 @@ const NO_PASSWORD: &str = "it has a user but no password; for a user with `nopas
                            password, such as redis://user:none@host";
 const NO_TLS: &str =
     "this program was built without TLS: build it with the feature `tls`, or write redis://";
+/// Schemes of URLs, each as the end of the text before its `://`.
+const SCHEMES: &[&str] = &["redis", "rediss", "valkey", "valkeys", "unix"];
+const PROTOCOL: &str = "its protocol is not resp2 or resp3";
+const SEPARATOR: &str = "it contains several URLs: separate them with commas";
 const SEVERAL: &str = "--node accepts one URL; repeat --node, or use REDLOCK_NODES=URL,URL";
 const ASSIGNMENT: &str = "it begins with NAME=: write only the URL, without quotation marks";
 const COMMENT: &str = "a comment after it is not supported; write it on a separate line";
@@ -254,11 +275,21 @@ pub fn redacted(url: &str) -> String {
         Some((_, place)) if is_socket || has_path_only(place) => {
             format!("{scheme}***@{}", shown(place))
         }
+        None if scheme.is_empty() && !is_socket && !is_place(head) => "***".into(),
         None if has_port_only(head) && (is_socket || has_path_only(head)) => {
             format!("{scheme}{}", shown(head))
         }
         _ => format!("{scheme}***"),
     }
+}
+
+/// Returns `true` if a text without a scheme is clearly the address of a server. Any other text could
+/// be a password, such as the contents of a file that was confused with the list.
+fn is_place(text: &str) -> bool {
+    let text = text.split(char::is_whitespace).next().unwrap_or_default();
+    let is_of_host = |byte: u8| byte.is_ascii_alphanumeric() || b".-:[]".contains(&byte);
+    text.parse::<IpAddr>().is_ok()
+        || text.find(':').is_some_and(|at| at > 0) && text.bytes().all(is_of_host)
 }
 
 /// Returns the host, port and path. Text after a space or a `#` could be anything and is hidden.
@@ -350,12 +381,19 @@ mod tests {
             ("redis://h:1,redis://i:1", "--node accepts one URL"),
             ("redis://:p@h,i", "--node accepts one URL"),
             ("unix:///s,unix:///t", "--node accepts one URL"),
-            ("redis://h:1 redis://i:1", "a space in it"),
+            ("redis://h :1", "a space in it"),
+            ("redis://h:1 redis://i:1", "several URLs: separate them with commas"),
+            ("redis://h:1;redis://i:1", "several URLs: separate them with commas"),
+            ("redis://h:1\\nrediss://i:1", "several URLs: separate them with commas"),
+            ("redis://h:1, redis://i:1", "--node accepts one URL"),
             ("redis://h:1 # the first", "a comment after it"),
             ("redis://h:1\t#first", "a comment after it"),
             ("redis://h/x", "database, after the /, is not a number"),
             ("redis://h?db=5", "unknown option after the ?; only protocol"),
             ("redis://h?protocol=resp3&timeout=1", "unknown option"),
+            ("redis://h?protocol=resp4", "its protocol is not resp2 or resp3"),
+            ("unix:///s?protocol", "its protocol is not resp2 or resp3"),
+            ("unix:///s?db=x", "its db is not a number"),
             ("unix:///s?password=x", "unknown option after the ?; db, user, pass"),
             ("rediss://h#insecure", "name the CA instead"),
             ("redis://h#1", "in a password, write # as %23"),
@@ -421,6 +459,11 @@ mod tests {
             "redis://h:1/sesame@x",
             "\"redis://me:sesame@h\"",
             "\u{feff}redis://me:sesame@h",
+            "sesame",
+            "open.sesame",
+            "password=sesame",
+            "password: sesame",
+            "-----BEGIN sesame",
         ] {
             let refused = Address::parse(url).unwrap_err();
             assert!(!format!("{refused} {refused:?}").contains("sesame"), "{refused}");
@@ -429,6 +472,15 @@ mod tests {
         {
             let refused = Address::parse(digits).unwrap_err();
             assert!(!format!("{refused} {refused:?}").contains("1234"), "{refused}");
+        }
+        for (place, shown) in [
+            ("10.0.0.1:6379", "\"10.0.0.1:6379\""),
+            ("10.0.0.1", "\"10.0.0.1\""),
+            ("[::1]:6379", "\"[::1]:6379\""),
+            ("localhost:6379", "\"localhost:6379\""),
+        ] {
+            let refused = Address::parse(place).unwrap_err().to_string();
+            assert!(refused.starts_with(shown), "{refused}");
         }
         let address = Address::parse("redis://sesame:sesame@h").unwrap();
         assert!(!format!("{address:?}").contains("sesame"));

@@ -12,7 +12,7 @@ pub enum ServerError {
     UnknownCommand,
     /// The server cannot be used with this URL: protected mode, a cluster node, no such database.
     Unusable,
-    /// The key is of another type.
+    /// The key is of another type, or has a value that no client of this library writes.
     WrongType,
     /// The server is no longer a master: `READONLY`, `MASTERDOWN`.
     Demoted,
@@ -95,7 +95,7 @@ fn begins(text: &str, words: &str) -> bool {
 }
 
 /// How errors begin.
-const KNOWN: [(&str, ServerError); 24] = [
+const KNOWN: [(&str, ServerError); 25] = [
     ("WRONGPASS", ServerError::LogIn),
     ("NOAUTH", ServerError::LogIn),
     ("ERR AUTH", ServerError::LogIn),
@@ -109,6 +109,7 @@ const KNOWN: [(&str, ServerError); 24] = [
     ("ERR invalid DB index", ServerError::Unusable),
     ("ERR DB index", ServerError::Unusable),
     ("WRONGTYPE", ServerError::WrongType),
+    ("ERR the mark is malformed", ServerError::WrongType),
     ("READONLY", ServerError::Demoted),
     ("MASTERDOWN", ServerError::Demoted),
     ("NOSCRIPT", ServerError::NoScript),

@@ -6,9 +6,10 @@ use std::future::Future;
 use std::ops::Deref;
 use std::time::SystemTime;
 
-use redlock_core::{Label, Mark};
+use redlock_core::{Label, Mark, Verdict};
 use redlock_protocol::marks::{Reading, When};
 use redlock_protocol::master_set::MasterSet;
+use redlock_protocol::quorum::quorum;
 use tokio::time::sleep;
 
 use crate::error::{AcquireError, MarkError, ReleaseError};
@@ -16,7 +17,7 @@ use crate::guard::Guard;
 use crate::handle::Handle;
 use crate::marks::LastRun;
 use crate::run_error::RunError;
-use crate::votes::Votes;
+use crate::votes::{NodeVote, Votes};
 
 /// The outcome of [`OnceRequest::begin`](crate::OnceRequest::begin).
 #[derive(Debug)]
@@ -191,7 +192,7 @@ pub(super) async fn decided(
 }
 
 /// Queries masters about a mark until a quorum has answered, at most for as long as the lock is
-/// held, and for its TTL.
+/// held, and for its TTL. Stops if waiting cannot help.
 async fn insist<T, F>(guard: &Guard, ask: impl Fn() -> F) -> Result<Result<T, Votes>, AcquireError>
 where
     F: Future<Output = Result<Result<T, Votes>, AcquireError>>,
@@ -200,10 +201,18 @@ where
     let until = handle.clock.now().saturating_add(guard.ttl());
     loop {
         match ask().await? {
-            Err(_) if guard.is_held() && handle.clock.now() < until => {
+            Err(votes) if !is_hopeless(&votes) && guard.is_held() && handle.clock.now() < until => {
                 sleep(handle.settings.node_timeout()).await;
             }
             answer => return Ok(answer),
         }
     }
+}
+
+/// Returns `true` if so many masters report a lasting fault, such as a mark of another type, that
+/// no quorum is left.
+fn is_hopeless(votes: &Votes) -> bool {
+    let lasts =
+        |vote: &&NodeVote| matches!(&vote.verdict, Verdict::Unknown(cause) if !cause.is_curable());
+    votes.len() - votes.iter().filter(lasts).count() < quorum(votes.len())
 }

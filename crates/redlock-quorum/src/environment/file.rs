@@ -47,6 +47,10 @@ impl File {
     }
 
     fn parse(path: &Path, text: &[u8]) -> Result<Self, BuildError> {
+        if text.starts_with(b"\xef\xbb\xbf") {
+            let why = "it begins with a byte-order mark; save the file as UTF-8 without one".into();
+            return Err(BuildError::Variable { name: place(1, path), why });
+        }
         let mut this = Self { path: path.to_owned(), lines: Vec::new() };
         for (number, line) in (1..).zip(text.split(|byte| *byte == b'\n')) {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -94,8 +98,13 @@ fn unknown(name: &[u8]) -> String {
     if name == CONFIG.as_bytes() {
         return format!("{CONFIG} names this file and is not allowed in it; remove the line");
     }
+    let bare = name.strip_prefix(b"export ").unwrap_or(name).trim_ascii();
+    if let Some(known) = SETTINGS.iter().find(|one| one.name.as_bytes() == bare) {
+        let known = known.name;
+        return format!("write {known}=VALUE, without `export` and without spaces around the `=`");
+    }
     let is_name = |byte: &u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || *byte == b'_';
-    let shown = match name.iter().all(is_name) {
+    let shown = match !name.is_empty() && name.iter().all(is_name) {
         true => String::from_utf8_lossy(name),
         false => "***".into(),
     };
@@ -130,14 +139,23 @@ mod tests {
             ("REDLOCK_CONFIG=/x", "REDLOCK_CONFIG names this file"),
             ("REDLOCK_MAX_TTL=1m", "REDLOCK_MAX_TTL is already set on line 2"),
             ("redis://:sesame@h?a=b", "unknown name ***;"),
-            (" REDLOCK_PREFIX=x", "unknown name ***;"),
-            ("export REDLOCK_PREFIX=x", "unknown name ***;"),
+            (" REDLOCK_PREFIX=x", "write REDLOCK_PREFIX=VALUE, without `export` and"),
+            ("REDLOCK_PREFIX = x", "write REDLOCK_PREFIX=VALUE, without `export` and"),
+            ("export REDLOCK_PREFIX=x", "write REDLOCK_PREFIX=VALUE, without `export` and"),
+            ("=sesame", "unknown name ***;"),
             ("sesame", "it has no `=`"),
         ] {
             let refused = parsed(&format!("#\nREDLOCK_MAX_TTL=2m\n{line}\n")).err().unwrap();
             assert!(refused.starts_with(&format!("line 3 of /c: {why}")), "{refused}");
             assert!(!refused.contains("sesame"), "{refused}");
         }
+    }
+
+    #[test]
+    fn byte_order_mark_is_named() {
+        let refused = parsed("\u{feff}REDLOCK_NODES=redis://:sesame@h\n").err().unwrap();
+        assert!(refused.starts_with("line 1 of /c: it begins with a byte-order mark"), "{refused}");
+        assert!(!refused.contains("sesame"), "{refused}");
     }
 
     #[test]

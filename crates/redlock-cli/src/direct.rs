@@ -40,9 +40,9 @@ impl Direct {
         self.0.user()
     }
 
-    /// Whether its URL has a database other than 0.
-    pub(crate) fn selects(&self) -> bool {
-        self.0.selects()
+    /// The database of its URL.
+    pub(crate) fn database(&self) -> i64 {
+        self.0.database()
     }
 
     /// The replies to each of these commands. An error is a reply.
@@ -94,19 +94,24 @@ impl Direct {
         }
     }
 
-    /// Returns at most `limit` marks under a prefix, by name.
+    /// Returns at most `limit` keys in the place of marks under a prefix, by the names of the marks.
+    /// `None` is a value that is not a mark.
     pub(crate) async fn marks(
         &mut self,
         prefix: &[u8],
         limit: usize,
-    ) -> Result<Vec<(String, Mark)>, Cause> {
+    ) -> Result<Vec<(String, Option<Mark>)>, Cause> {
         let begin = [prefix, Mark::PREFIX.as_bytes()].concat();
         let (names, _) = self.scan(&begin, limit, &AtomicUsize::new(0), |_| true).await?;
         let names: Vec<Vec<u8>> = names.into_iter().collect();
         let found = self.read_keys(&names).await?;
         let named = |(name, found): (&Vec<u8>, Found)| {
-            let Found::Text { value, .. } = found else { return None };
-            Some((Resource::from(&name[begin.len()..]).to_string(), Mark::parse(&value)?))
+            let mark = match found {
+                Found::Nothing => return None,
+                Found::Text { value, .. } => Mark::parse(&value),
+                Found::Foreign => None,
+            };
+            Some((Resource::from(&name[begin.len()..]).to_string(), mark))
         };
         Ok(names.iter().zip(found).filter_map(named).collect())
     }
@@ -180,6 +185,14 @@ impl Direct {
     pub(crate) async fn probe(&mut self, commands: &[Vec<&[u8]>]) -> Result<Vec<Value>, Cause> {
         let command = |words: &Vec<&[u8]>| Cmd::new().arg(&words[..]).clone();
         self.ask_all(&commands.iter().map(command).collect::<Vec<_>>()).await
+    }
+
+    /// Deletes a key that is not a string, unless it has become one since.
+    pub(crate) async fn delete_foreign(&mut self, key: &[u8]) -> Result<bool, Cause> {
+        let script = "local read = redis.pcall('GETRANGE', KEYS[1], 0, 0) \
+             if type(read) == 'table' and string.find(read.err, 'WRONGTYPE', 1, true) then \
+             return redis.call('DEL', KEYS[1]) end return 0";
+        self.ask(cmd("EVAL").arg(script).arg(1).arg(key).clone()).await
     }
 
     /// Deletes a string if it still has the value that was read. A lock acquired since then is not

@@ -145,11 +145,13 @@ impl Session {
         }
     }
 
-    /// Says once what is waited for.
+    /// Says once what is waited for, and that the list may be wrong.
     async fn say_what_is_waited_for(&self, wait: Wait) -> Infallible {
         /// Who waits for less than this wants no line about it.
         const SAY_AFTER: Duration = Duration::from_secs(1);
         sleep(SAY_AFTER).await;
+        // After a quarantine, a wrong master has the set of the others, and nothing warns any longer.
+        self.warn_of_list();
         if !self.is_quiet && (self.is_verbose || io::stderr().is_terminal()) {
             let limit = match wait {
                 Wait::For(wait) => format!("up to {} ", spelled(wait)),

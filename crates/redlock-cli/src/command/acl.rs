@@ -56,7 +56,7 @@ impl Server {
             has_channels: at_least((6, 2)),
             has_rights: at_least((6, 0)),
             extras: extras(master).await?,
-            selects: master.selects(),
+            selects: master.database() != 0,
         })
     }
 

@@ -16,11 +16,12 @@ use crate::output::{self, Forced};
 use crate::session::Session;
 use crate::stderr;
 
-/// A string on one master that is to be deleted, with the value that was looked at.
+/// A key on one master that is to be deleted, with the value that was looked at.
 pub(super) struct Target {
     pub(super) url: String,
     pub(super) node: String,
-    pub(super) value: Vec<u8>,
+    /// `None` for a key of another type.
+    pub(super) value: Option<Vec<u8>>,
     /// In words.
     pub(super) held: String,
 }
@@ -71,7 +72,10 @@ async fn delete(session: &Session, key: &[u8], args: &Release) -> Result<u8, Fai
 pub(super) async fn delete_all(session: &Session, key: &[u8], targets: Vec<Target>) -> Vec<String> {
     let mut deleted = Vec::new();
     for Target { url, node, value, .. } in targets {
-        let delete = async |master: &mut Direct| master.delete(key, &value).await;
+        let delete = async |master: &mut Direct| match &value {
+            Some(value) => master.delete(key, value).await,
+            None => master.delete_foreign(key).await,
+        };
         match direct::ask(&session.masters, &url, PATIENCE * 3, delete).await {
             Ok(true) => deleted.push(node),
             Ok(false) => stderr::note(&format!("{node}: the key has changed; not deleted")),
@@ -105,7 +109,8 @@ async fn target(session: &Session, key: &[u8], url: &str, vote: &NodeVote) -> Op
     let found = direct::ask(&session.masters, url, PATIENCE * 3, read).await;
     match found.map(|mut found| found.pop()) {
         Ok(Some(Found::Text { value, .. })) => {
-            return Some(Target { url: url.to_owned(), node, value, held: answers::held(vote) });
+            let (url, value, held) = (url.to_owned(), Some(value), answers::held(vote));
+            return Some(Target { url, node, value, held });
         }
         Ok(Some(Found::Foreign)) => {
             stderr::note(&format!("{node} has {}; not deleted", answers::FOREIGN));

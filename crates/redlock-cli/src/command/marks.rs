@@ -3,6 +3,7 @@
 use anyhow::anyhow;
 use redlock_quorum::{AcquireError, Mark, Status, quorum};
 
+use crate::answers;
 use crate::args::Release;
 use crate::command::force::{self, Target};
 use crate::direct::{self, Direct, Found, PATIENCE};
@@ -71,6 +72,19 @@ async fn remove_from_all(
     }
 }
 
+/// The value of a key in the place of a mark, and what it is.
+fn value_and_words(found: Found) -> Option<(Option<Vec<u8>>, String)> {
+    match found {
+        Found::Nothing => None,
+        Found::Text { value, .. } => {
+            let done = Mark::parse(&value).as_ref().map(Done::from);
+            let held = done.map_or_else(|| "not a completion mark".to_owned(), |done| done.text());
+            Some((Some(value), held))
+        }
+        Found::Foreign => Some((None, answers::FOREIGN.to_owned())),
+    }
+}
+
 /// What each master has under the key of the mark, and how many masters did not say. What is no
 /// mark is removed, too: it is in the place of one.
 async fn targets(session: &Session, key: &[u8], status: &Status) -> (Vec<Target>, usize) {
@@ -79,17 +93,11 @@ async fn targets(session: &Session, key: &[u8], status: &Status) -> (Vec<Target>
         let (node, wanted) = (node.node.to_string(), key.to_vec());
         let read = async |master: &mut Direct| master.read_keys(&[wanted]).await;
         match direct::ask(&session.masters, url, PATIENCE * 3, read).await {
-            Ok(found) => match found.into_iter().next() {
-                Some(Found::Text { value, .. }) => {
-                    let held = Mark::parse(&value).as_ref().map(Done::from);
-                    let held = held.map_or_else(|| "no mark".to_owned(), |done| done.text());
-                    targets.push(Target { url: url.to_owned(), node, value, held });
-                }
-                Some(Found::Foreign) => {
-                    stderr::note(&format!("{node} has a key of another type; not deleted"));
-                }
-                _ => {}
-            },
+            Ok(found) => {
+                let found = found.into_iter().next().and_then(value_and_words);
+                let target = |(value, held)| Target { url: url.to_owned(), node, value, held };
+                targets.extend(found.map(target));
+            }
             Err(why) => {
                 silent += 1;
                 force::may_keep(&node, &why);

@@ -237,7 +237,7 @@ fn keys_of_another_type_are_named_with_their_cure() {
         let mut of_node = of_node.filter(|finding| finding["node"] == server.name());
         // The third belongs to clients without a quarantine.
         let is_off = key.ends_with(":ballots");
-        let then = if is_off { "" } else { "; its master is then in quarantine for D" };
+        let then = if is_off { "" } else { "; that master then does not vote for 1.1 × max_ttl" };
         let cure = format!("delete the key {key}{then}");
         let found = of_node.find(|finding| finding["fix"] == cure);
         let found = found.unwrap_or_else(|| panic!("{key}: {answer:?}"));
@@ -285,6 +285,15 @@ fn a_master_that_refuses_writes_is_found() {
     assert!(said.iter().any(|what| what.as_str().unwrap().starts_with("refuses writes: OOM")));
     let cure = findings[1]["fix"].as_str().unwrap();
     assert!(cure.starts_with("fix this master's other findings first"), "{findings}");
+}
+
+#[test]
+fn missing_replicas_are_not_a_matter_of_memory() {
+    let servers = RedisServers::start(1).unwrap();
+    servers[0].command(&["CONFIG", "SET", "min-replicas-to-write", "1"]).unwrap();
+    let doctor = ask(&servers, ["doctor"]);
+    assert!(doctor.out.contains("error: refuses writes: NOREPLICAS"), "{doctor:?}");
+    assert!(doctor.out.contains("fix:    set min-replicas-to-write to 0\n"), "{doctor:?}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use redlock_testkit::lab::text;
 use redlock_testkit::{RedisServer, RedisServers};
 
 use crate::lists::{RECORD, brand_new, findings, names, notes, on, set, urls};
-use crate::support::{Answer, answer_of, bare};
+use crate::support::{Answer, answer_of, ask, bare};
 
 /// Five masters with a set, then one more.
 fn five_and_one() -> RedisServers {
@@ -65,6 +65,34 @@ fn stranger_without_a_record_is_a_warning_and_doctor_recommends_init() {
     assert!(doctor.out.contains("run redlock init when every master votes"), "{doctor:?}");
     let init = on(&list, ["init", "--yes"]);
     assert_eq!((init.code, notes(&init).len()), (64, 1), "it does not vote yet: {init:?}");
+}
+
+/// When the lock is acquired, the stranger has the set of the other master.
+#[test]
+fn stranger_is_a_warning_while_its_quarantine_is_waited_for() {
+    let servers = brand_new(3);
+    on(&at(&servers, &[0, 1]), ["init", "--yes", "--max-ttl", "5s"]).success();
+    let list = at(&servers, &[0, 2]);
+    let run = on(&list, ["run", "k", "--ttl", "5s", "--wait", "15s", "--", "true"]);
+    assert_eq!((run.code, notes(&run).len()), (0, 1), "{run:?}");
+    let named = format!("{} is not in the recorded set", servers[2].name());
+    assert!(notes(&run)[0].contains(&named), "{run:?}");
+    assert_eq!(set(&servers[2]), set(&servers[0]));
+}
+
+/// Names do not contain the database, so both lists look the same.
+#[test]
+fn doctor_warns_of_a_list_with_different_databases() {
+    let servers = brand_new(3);
+    ask(&servers, ["init", "--yes"]).success();
+    let urls = [servers[0].url(), format!("{}/1", servers[1].url()), servers[2].url()].join(",");
+    let doctor = with_nodes(&urls, &["doctor", "--json"]);
+    assert_eq!(doctor.code, 1, "{doctor:?}");
+    let [a, b, c] = [0, 1, 2].map(|place| servers[place].name());
+    let what = format!("the URLs name different databases: {a} 0, {b} 1, {c} 0");
+    assert!(doctor.out.contains(&what), "{doctor:?}");
+    let same = ask(&servers, ["doctor"]);
+    assert_eq!(same.code, 0, "{same:?}");
 }
 
 /// A quarantine gives a wrong master the set of the others, so its id proves nothing.

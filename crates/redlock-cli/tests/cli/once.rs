@@ -222,6 +222,26 @@ fn doctor_names_marks_of_the_future() {
     assert!(found[0]["fix"].as_str().unwrap().contains("release --force --mark"));
 }
 
+/// Nothing else removes it, and the runs of that name fail until it is gone.
+#[test]
+fn value_that_is_not_a_mark_is_named_and_removed() {
+    let servers = RedisServers::start(3).unwrap();
+    for words in [["RPUSH", MARK, "x"], ["SET", MARK, "x"]] {
+        for server in servers.iter() {
+            server.command(&words).unwrap();
+        }
+        let run = || ask(&servers, ["run", "report", "--once-in", "1h", "-n", "--", "true"]);
+        assert_eq!(run().code, 69);
+        let doctor = ask(&servers, ["doctor"]);
+        let what = "has an invalid completion mark: the value of report was not written by redlock";
+        assert_eq!(doctor.code, 1, "{doctor:?}");
+        assert!(doctor.out.contains(what), "{doctor:?}");
+        ask(&servers, ["release", "--force", "--mark", "report", "--yes"]).success();
+        run().success();
+        ask(&servers, ["release", "--force", "--mark", "report", "--yes"]).success();
+    }
+}
+
 /// The wait of 10 s is the default: who finds another at work ends with 75 or with what -E says.
 #[test]
 fn who_does_not_wait_for_another_ends_with_the_code_for_it() {

@@ -23,7 +23,7 @@ pub struct Conversation {
     stream: Box<dyn Stream>,
     name: String,
     user: String,
-    selects: bool,
+    database: i64,
 }
 
 impl Conversation {
@@ -56,7 +56,7 @@ impl Conversation {
         };
         let (stream, login) = timeout(limit, open).await.unwrap_or(Err(Cause::TimedOut))?;
         let user = login.username.clone().unwrap_or_else(|| "default".into());
-        Ok(Self { stream, name: address.name, user, selects: login.db != 0 })
+        Ok(Self { stream, name: address.name, user, database: login.db })
     }
 
     /// Returns the name of the server, as in answers.
@@ -69,9 +69,9 @@ impl Conversation {
         &self.user
     }
 
-    /// Returns `true` if the URL has a database other than 0.
-    pub fn selects(&self) -> bool {
-        self.selects
+    /// Returns the database of the URL, 0 if it names none.
+    pub fn database(&self) -> i64 {
+        self.database
     }
 
     /// Sends the commands in one write, and returns the reply to each. An error reply is a reply.

@@ -224,8 +224,8 @@ fn of_server(server: &ServerReport) -> Vec<Finding> {
     if !server.tracks {
         let impact = "it cannot wake waiting clients, reports data loss late, and does not vote for \
             --plain clients that use a quarantine";
-        let fix = "use Redis 6.0 or newer without a proxy, and grant +client|tracking \
-            +client|caching";
+        let fix = "use Redis 6.0 or newer without a proxy and with HELLO, and grant \
+            +client|tracking +client|caching";
         found.push(Finding::warning("does not report key changes", impact, fix));
     }
     if let Some(offset) = server.clock_offset_ms.filter(|o| o.unsigned_abs() > OFFSET_MAX_MS) {
@@ -280,8 +280,8 @@ pub(super) fn of_probe(probe: &Probe, has_quarantine: bool) -> Vec<Finding> {
 
 fn future_mark(mark: &str) -> Finding {
     let what = format!("has an invalid completion mark: {mark}");
-    let impact = "a clock was ahead when the mark was written, or --fire was not in seconds; until \
-        the mark is removed, the job runs every time or never";
+    let impact = "a clock was ahead when the mark was written, --fire was not in seconds, or another \
+        program wrote it; until the mark is removed, the job runs every time or never";
     Finding::warning(
         what,
         impact,
@@ -297,8 +297,11 @@ fn foreign_queue(key: &str) -> Finding {
 
 fn write_refusal(error: &String) -> Finding {
     let impact = "it cannot grant locks, or start or finish a quarantine";
-    Finding::error(format!("refuses writes: {error}"), impact, "check its memory and its disk")
-        .ranked(Rank::Hindrance)
+    let fix = match error.starts_with("NOREPLICAS") {
+        true => "set min-replicas-to-write to 0",
+        false => "check its memory and its disk",
+    };
+    Finding::error(format!("refuses writes: {error}"), impact, fix).ranked(Rank::Hindrance)
 }
 
 fn foreign_key(key: &str, has_quarantine: bool) -> Finding {
@@ -311,7 +314,8 @@ fn foreign_key(key: &str, has_quarantine: bool) -> Finding {
     }
     let impact = "redlock stores its own data under this name; until the key is deleted, the master \
         cannot be admitted again";
-    let then = if has_quarantine { "; its master is then in quarantine for D" } else { "" };
+    let then =
+        if has_quarantine { "; that master then does not vote for 1.1 × max_ttl" } else { "" };
     Finding::error(what, impact, format!("delete the key {key}{then}")).ranked(Rank::Hindrance)
 }
 

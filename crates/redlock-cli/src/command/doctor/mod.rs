@@ -70,6 +70,7 @@ pub(crate) async fn doctor(global: &Global, args: &args::Doctor) -> Result<u8, F
     let probes = probe::at_all(global, &session, &nodes).await;
     let has_quarantine = global.quarantine() == Quarantine::On;
     let mut findings = find(&nodes, &probes, has_quarantine);
+    findings.extend(sets::databases(&nodes, &probes));
     if has_quarantine {
         findings.extend(sets::find(&nodes, session.redlock.list_warning()));
     }

@@ -31,6 +31,10 @@ pub(super) fn of(
             "if this port speaks TLS, write rediss://, or give the port that does not; else \
              check the server and the network",
         ),
+        // A certificate was rejected, so the port speaks TLS.
+        Cause::Unusable(_) if cause.is_of_tls() => {
+            (MISSED, "check its certificate, --tls-ca, --tls-cert and --tls-key")
+        }
         Cause::NotConnected(words) | Cause::Unusable(words) if words.contains("TLS") => (
             MISSED,
             "if this port does not speak TLS, write redis://, or give the port that does; if it \
@@ -46,6 +50,10 @@ fn error_reply(text: &str, passes: bool) -> (&'static str, &'static str) {
         ServerError::UnknownCommand => (
             "it does not vote",
             "remove rename-command for this command from its configuration and restart it, or upgrade it",
+        ),
+        ServerError::Denied => (
+            "it does not vote",
+            "grant its user the missing rights, which `redlock acl --check` names",
         ),
         _ if !passes => {
             ("it does not vote", "check the password and the rights of the user in its URL")
@@ -110,9 +118,10 @@ fn not_admitted(not: &NotAdmitted, may_be_new: bool) -> (&'static str, &'static 
 fn unread(step_error: &str) -> &'static str {
     if step_error.contains("is malformed") {
         "find out who wrote it, and delete the key of the record (its name is the prefix and \
-         redlock-quorum:1): its master is then in quarantine for D"
+         redlock-quorum:1); that master then does not vote for 1.1 × max_ttl"
     } else if step_error.contains("of another type") {
-        "find out who wrote it, and delete the key: its master is then in quarantine for D"
+        "find out who wrote it, and delete the key; that master then does not vote for \
+         1.1 × max_ttl"
     } else {
         "give its user +info and +hgetall"
     }
@@ -140,9 +149,9 @@ mod tests {
     #[test]
     fn only_errors_that_last_are_about_the_user_of_the_url() {
         let fix = |error: &str| of(&Cause::of_error_reply(error.into()), false, false).1;
-        for lasting in ["WRONGPASS invalid username-password pair", "NOPERM no permissions"] {
-            assert!(fix(lasting).contains("the password and the rights"), "{lasting}");
-        }
+        let wrong = "WRONGPASS invalid username-password pair";
+        assert!(fix(wrong).contains("the password and the rights"));
+        assert!(fix("NOPERM no permissions").contains("`redlock acl --check`"));
         for (passing, says) in [
             ("BUSY Redis is busy running a script.", "SCRIPT KILL"),
             ("LOADING Redis is loading the dataset in memory", "finish loading"),
@@ -152,6 +161,13 @@ mod tests {
             let fix = fix(passing);
             assert!(fix.contains(says) && !fix.contains("password"), "{passing}: {fix}");
         }
+    }
+
+    #[test]
+    fn rejected_certificate_is_not_about_the_port() {
+        let cause = Cause::Unusable("TLS: no trusted CA has signed it".into());
+        let fix = of(&cause, false, false).1;
+        assert_eq!(fix, "check its certificate, --tls-ca, --tls-cert and --tls-key");
     }
 
     #[test]

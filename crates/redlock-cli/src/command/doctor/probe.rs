@@ -28,6 +28,9 @@ pub(super) struct Probe {
     /// Its user, by its URL.
     #[serde(skip)]
     pub(super) user: String,
+    /// The database of its URL; none if it was not examined.
+    #[serde(skip)]
+    pub(super) database: Option<i64>,
     /// What the clients of the namespace use.
     #[serde(skip)]
     pub(super) uses: Uses,
@@ -55,7 +58,8 @@ pub(super) struct Probe {
     pub(super) foreign_scores: Vec<String>,
     /// The keys in the place of queues that are of another type.
     pub(super) foreign_queues: Vec<String>,
-    /// Marks of the future by its clock, each with what is wrong with it.
+    /// Marks of the future by its clock and values that are not marks, each with what is wrong
+    /// with it.
     pub(super) future_marks: Vec<String>,
 }
 
@@ -118,7 +122,8 @@ impl Asks {
 async fn probe(master: &mut Direct, asks: &Asks) -> Result<Probe, Cause> {
     let tried = rights::tried(master, &asks.keys, asks.uses).await?;
     let mut queries = Queries { tried, failed: Vec::new() };
-    let mut probe = Probe { user: master.user().to_owned(), uses: asks.uses, ..Probe::default() };
+    let (user, database) = (master.user().to_owned(), Some(master.database()));
+    let mut probe = Probe { user, database, uses: asks.uses, ..Probe::default() };
     (probe.eviction, probe.idle_eviction) = eviction(master, &mut queries).await?;
     probe.keeps_writes = keeps_writes(master, &mut queries, asks.uses).await?;
     let types = asks.keys.foreign(master).await?;
@@ -229,7 +234,11 @@ async fn keeps_writes(
 /// The marks that no client makes whose masters have the right time.
 async fn future_marks(master: &mut Direct, prefix: &[u8]) -> Result<Vec<String>, Cause> {
     let (marks, now) = (master.marks(prefix, MARKS_MAX).await?, master.time().await?);
-    Ok(marks.iter().filter_map(|(name, mark)| of_the_future(name, mark, now)).collect())
+    let wrong = |(name, mark): &(String, Option<Mark>)| match mark {
+        Some(mark) => of_the_future(name, mark, now),
+        None => Some(format!("the value of {name} was not written by redlock")),
+    };
+    Ok(marks.iter().filter_map(wrong).collect())
 }
 
 /// What is wrong with a mark at this time, in milliseconds since 1970.

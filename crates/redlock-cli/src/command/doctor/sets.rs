@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use redlock_quorum::{ListDoubt, ListWarning, Lists, NodeReport, RecordedSet, Standing};
 
 use super::findings::Finding;
+use super::probe::Probe;
 use crate::lists;
 
 /// Shows each recorded set with the list of this command. Empty if no set is recorded.
@@ -39,6 +40,24 @@ fn may_be_wrong(warning: &ListWarning) -> Finding {
          same lock",
         lists::fix(&warning.lists),
     )
+}
+
+/// Finds a list whose URLs name different databases. Names do not contain the database, so the set
+/// does not show such a list.
+pub(super) fn databases(nodes: &[NodeReport], probes: &[Probe]) -> Option<Finding> {
+    let named = nodes.iter().zip(probes).filter_map(|(node, probe)| Some((node, probe.database?)));
+    let named: Vec<(&NodeReport, i64)> = named.collect();
+    let first = named.first()?.1;
+    let one = |(node, database): &(&NodeReport, i64)| format!("{} {database}", node.node);
+    named.iter().any(|(_, database)| *database != first).then(|| {
+        let shown = named.iter().map(one).collect::<Vec<_>>().join(", ");
+        Finding::warning(
+            format!("the URLs name different databases: {shown}"),
+            "locks in different databases do not exclude each other, so two clients can hold the \
+             same lock",
+            "use the same database in every URL, on every client",
+        )
+    })
 }
 
 /// If all names differ, they are more likely spelled in another way.

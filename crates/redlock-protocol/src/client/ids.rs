@@ -11,12 +11,12 @@ ids! {
     WaitingId,
     /// One question to all masters.
     InspectionId,
-    /// The use of one key that callers of this process ask for or hold.
+    /// The use of one key that callers of this process request or hold.
     UseId,
 }
 
-/// One holder of a lock: the token, and how often its lease had been handed on when this one got
-/// it. A request of a former holder has no effect on the lock of the next.
+/// One holder of a lock: the token, and the number of hand-overs of its lease before this holder
+/// got it. A request of a former holder has no effect on the lock of the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HoldId {
     /// The token.
@@ -43,7 +43,7 @@ pub enum Ticket {
     Watch(WaitingId, u32),
     /// The ballot with this number of the attempt.
     Ballot(LockId, u32),
-    /// The score behind a ballot that was refused.
+    /// The score after a refused ballot.
     Score(LockId),
     /// Leaving the queue at the meeting point, which no release waits for.
     Exit(LockId),
@@ -76,7 +76,7 @@ impl Ticket {
         u128::from(entry) | u128::from(number) << 64 | kind << 96
     }
 
-    /// The ticket that was packed.
+    /// Returns the packed ticket.
     #[inline]
     pub fn unpack(packed: u128) -> Self {
         // Both are cut to the part of the number that they were made of.
@@ -101,7 +101,7 @@ impl Ticket {
     }
 }
 
-/// Who asked a master about its admission.
+/// The part that queried a master about its admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Asker {
     /// The step with this number towards the admission of this master.

@@ -135,15 +135,15 @@ impl Line {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Window {
     size: usize,
-    /// How long an answer takes that stands in no queue.
+    /// The time that an answer takes without a queue of requests.
     least: Duration,
-    /// When it was halved. What was sent before does not know of that yet.
+    /// When it was halved. Requests sent earlier do not reflect that yet.
     halved: Instant,
 }
 
-/// This many requests are no burst: their answers show how long masters take.
+/// So few requests are not a burst, and their answers show how long masters take.
 const SIZE_MIN: usize = 128;
-/// With so many unanswered, another is likely to come with the next.
+/// With so many unanswered requests, the next one probably comes together with others.
 const BUSY_MIN: usize = 4;
 /// More at a time make nothing faster.
 const SIZE_MAX: usize = 1_024;
@@ -224,9 +224,9 @@ mod tests {
         assert!(!line.is_busy());
     }
 
-    /// Masters that answer a request in `each`, one after the other, `away` from us: as many are
-    /// asked at a time as the window allows. Returns its largest size, and the longest that a
-    /// request took, after it had time to adapt.
+    /// Simulates masters that answer a request in `each`, one after the other, `away` from us. As
+    /// many requests are under way as the window allows. Returns its largest size, and the longest
+    /// time of a request, after it had time to adapt.
     fn served(each: Duration, away: Duration) -> (usize, Duration) {
         let (mut window, mut now, mut worst, mut size) =
             (Window::default(), Instant::ORIGIN, ms(0), 0);

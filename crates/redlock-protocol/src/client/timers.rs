@@ -14,19 +14,19 @@ use super::ids::{InspectionId, LockId, RequestId, WaitingId};
 pub enum Due {
     /// The time for the answers to an attempt is over; stale if it was given more.
     Attempt(LockId, Instant),
-    /// The time for a ballot to be accepted is over; stale if there is no quorum any more.
+    /// The time for a ballot to be accepted is over. Stale without a quorum.
     Ballots(LockId),
-    /// Masters that refused an attempt are asked again.
+    /// Masters that refused an attempt are queried again.
     TakeAgain(LockId),
     /// The grace for more copies is over.
     Grace(LockId),
     /// The wait of a request is over.
     Wait(RequestId),
-    /// The head of those that wait has something to do; stale if it is scheduled otherwise.
+    /// The head of a queue has something to do. Stale if it is scheduled differently.
     Waiting(WaitingId, Instant),
     /// The time for the answer to a watch is over.
     Watch(WaitingId, u32),
-    /// A request has stood in line for too long.
+    /// A request has waited in line for too long.
     Unsent(RequestId),
     /// The keeper of a lease has something to do; stale if the lease is scheduled otherwise.
     Keep(LockId, Instant),
@@ -36,13 +36,13 @@ pub enum Due {
     Release(LockId),
     /// The node timeout of an inspection has passed.
     Inspection(InspectionId),
-    /// This master is asked again for releases that it has not acknowledged.
+    /// Unacknowledged releases at this master are repeated.
     Unacknowledged(usize),
     /// The time of the first connections is over.
     Start,
     /// There is something to do about a master.
     Master(usize),
-    /// The time for which something waited is over; the turn finds out what.
+    /// A timeout is over, and the turn finds out which.
     Wake,
     /// The time of a call of `init`, or of its next read, is over.
     Init,
@@ -52,7 +52,7 @@ pub enum Due {
     Report(u32),
     /// The caller that closes the handle does not wait any longer.
     Close,
-    /// Warnings that were kept back are reported.
+    /// Suppressed warnings are reported.
     Warnings,
 }
 
@@ -74,7 +74,7 @@ pub struct Timers {
 /// A client that is late by so much was not run.
 pub const IDLE_MIN: Duration = Duration::from_millis(500);
 
-/// The delays in use at one time: attempts and releases, keepers, requests that stand in line.
+/// The number of delays in use at one time: attempts and releases, keepers, requests in line.
 const LANES: usize = 4;
 /// Up to this many entries are never worth a search.
 const FULL_MIN: usize = 1_024;
@@ -100,15 +100,15 @@ impl Default for Timers {
 }
 
 impl Timers {
-    /// Adds an action. It goes to the end of the lane that grows the least, so that a long delay and
-    /// a short one do not share a lane, where the long one would send all others to the heap.
+    /// Adds an action to the end of the lane that grows the least, so that a long delay and a short
+    /// one do not share a lane, in which the long one would send all others to the heap.
     pub fn enter(&mut self, at: Instant, due: Due) {
         self.entered += 1;
         self.soonest = self.soonest.min(at);
         let entry = Entry { at, nth: self.entered, due };
         let (mut place, mut latest) = (None, Instant::ORIGIN);
         for (nth, lane) in self.lanes.iter().enumerate() {
-            // An empty one is taken where no other fits.
+            // An empty lane is used if no other fits.
             let end = lane.back().map_or(Instant::ORIGIN, |last| last.at);
             if end <= at && (place.is_none() || end >= latest) {
                 (place, latest) = (Some(nth), end);
@@ -144,8 +144,8 @@ impl Timers {
         lanes.chain(top).min_by_key(|(entry, _)| (entry.at, entry.nth))
     }
 
-    /// Removes stale entries that would be the next: no alarm is set for them. If more and more
-    /// entries remain behind one that is not stale, all entries are searched.
+    /// Removes stale entries at the front, so that no alarm is set for them. If more and more
+    /// entries remain after a live one, all entries are searched.
     pub fn prune(&mut self, is_stale: impl Fn(Due) -> bool) {
         for lane in &mut self.lanes {
             while lane.front().is_some_and(|first| is_stale(first.due)) {
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(fired(&mut timers, 5_000).len(), 2_000);
     }
 
-    /// A lock that is held for long must not keep what came and went after it in memory.
+    /// A long-held lock must not keep later, finished entries in memory.
     #[test]
     fn what_is_stale_behind_something_that_is_not_takes_little_memory() {
         let mut timers = Timers::default();

@@ -85,7 +85,7 @@ impl Mailbox {
         self.doorbell.ring();
     }
 
-    /// Drops all letters, and those that arrive later.
+    /// Drops all letters, now and later.
     pub(super) fn close(&self) {
         let mut letters = self.letters();
         letters.is_closed = true;

@@ -144,10 +144,10 @@ impl Driver {
         self.carry_out(id, step, now);
     }
 
-    /// Sends what a token leaves behind, in one turn, and to the meeting point first: the time in
-    /// which it calls the next holder is enough for the others to be written to. A process that asks
-    /// them sooner is refused there, and asks again a few times. If this process exits in between,
-    /// the key stays on the others for as long as it lives, as with any holder that dies.
+    /// Sends the final requests for a token in one turn, the meeting point first, because the other
+    /// masters are written to while it calls the next holder. A process that queries them earlier
+    /// is refused there, and retries a few times. If this process exits in between, the key stays
+    /// on the others until it expires, as with any holder that dies.
     pub(super) fn send_exits(&mut self, id: LockId, masters: MasterSet, now: Instant) {
         let Some(lock) = self.locks.get_mut(id) else { return };
         let (release, exit) = lock.claim.take_exits();
@@ -161,14 +161,14 @@ impl Driver {
         self.send(&leave, met, ticket, now);
     }
 
-    /// A master reports how many wait, in its answer to a release or to a place that was given up.
+    /// Handles a master's report of its waiters, in its answer to a release or to a given-up place.
     pub(super) fn left_queue(&mut self, id: LockId, vote: &Vote, now: Instant) {
         if vote.answer.queued.is_some() {
             self.with_claim(id, now, |keys, lock, cx| keys.left_queue(&mut lock.claim, vote, cx));
         }
     }
 
-    /// A caller of this process does not hold the key any more.
+    /// Records that a caller of this process no longer holds the key.
     pub(super) fn key_left(&mut self, id: LockId, now: Instant) {
         self.with_claim(id, now, |keys, lock, cx| keys.left(&lock.claim, id, cx));
     }

@@ -5,8 +5,8 @@ use super::*;
 use crate::waiting::{Ask, QueueAnswer, Refusal, Step, Waiting};
 
 impl Keys {
-    /// A caller that may wait wants a key. It requests the key immediately if no other caller of
-    /// this process requests or holds it. Otherwise it waits for those callers.
+    /// Handles a caller that may wait for a key. It requests the key immediately if no other caller
+    /// of this process requests or holds it. Otherwise it waits for those callers.
     pub fn ask<R>(&mut self, id: RequestId, cx: &mut Context<'_, R>) {
         let Some(caller) = cx.callers.get_mut(id) else { return };
         let has_queue = self.waiters.of(&caller.key).is_some();
@@ -39,7 +39,7 @@ impl Keys {
         self.step(queue, step, cx);
     }
 
-    /// The attempt of a caller that still waits was lost. `answer` is the answer of the meeting
+    /// Handles the lost attempt of a caller that still waits. `answer` is the answer of the meeting
     /// point if it did not let the attempt in.
     pub fn wait_on<R>(
         &mut self,
@@ -72,7 +72,7 @@ impl Keys {
         self.step(queue, step, cx);
     }
 
-    /// An attempt for `key` was lost.
+    /// Records a lost attempt for `key`.
     pub fn refused(&mut self, key: &[u8], now: Instant) {
         self.wanted(key);
         if let Some(queue) = self.waiters.of(key) {
@@ -80,8 +80,9 @@ impl Keys {
         }
     }
 
-    /// A caller has the key: the callers after it wait for its release. `key_use` is the use under
-    /// which it requested the key. `since` is when this process got the lease, unless it was resumed.
+    /// Records that a caller has the key. The callers after it wait for its release. `key_use` is
+    /// the use under which it requested the key. `since` is when this process got the lease, unless
+    /// it was resumed.
     pub fn won<R>(
         &mut self,
         claim: &mut Claim,
@@ -99,8 +100,8 @@ impl Keys {
         }
     }
 
-    /// A caller of this process does not hold the key any longer: its release is in line, or its
-    /// lease is over.
+    /// Records that a caller of this process no longer holds the key, because its release is in
+    /// line or its lease is over.
     pub fn left<R>(&mut self, claim: &Claim, lock: LockId, cx: &mut Context<'_, R>) {
         if !self.uses.left(claim.key_use, lock) {
             return;
@@ -116,7 +117,7 @@ impl Keys {
         waiting.head().filter(|_| waiting.awaits_release())
     }
 
-    /// A caller has its answer, and does not wait any longer.
+    /// Records that a caller has its answer and no longer waits.
     pub fn answered<R>(&mut self, id: RequestId, key: &[u8], cx: &mut Context<'_, R>) {
         self.uses.end_asking(key, id);
         let Some(queue) = self.waiters.of(key) else { return };
@@ -124,7 +125,7 @@ impl Keys {
         self.step(queue, step, cx);
     }
 
-    /// A caller has stopped waiting. If an attempt is made for it, that ends first.
+    /// Records that a caller has stopped waiting. If an attempt is made for it, that ends first.
     pub fn withdrawn<R>(&mut self, id: RequestId, cx: &mut Context<'_, R>) {
         match cx.callers.get_mut(id) {
             Some(caller) if caller.is_attempted => caller.is_gone = true,
@@ -133,7 +134,7 @@ impl Keys {
         }
     }
 
-    /// The caller is gone, and no attempt is made for it.
+    /// Removes a caller that is gone and has no attempt.
     pub fn cancelled<R>(&mut self, id: RequestId, cx: &mut Context<'_, R>) {
         if let Some(Caller { key, .. }) = cx.callers.remove(id) {
             self.news.push_back(News::Cancelled);
@@ -141,8 +142,8 @@ impl Keys {
         }
     }
 
-    /// The event for which heads pause may have come, or may never come: each head makes one
-    /// attempt.
+    /// Lets each head make one attempt, because the event for which heads pause may have come, or
+    /// may never come.
     pub fn pauses_over<R>(&mut self, cx: &mut Context<'_, R>) {
         self.each(cx, Waiting::votes_gained);
     }
@@ -162,7 +163,7 @@ impl Keys {
         }
     }
 
-    /// The head of a queue has something to do.
+    /// Advances the head of a queue that has something to do.
     pub fn head_due<R>(&mut self, id: WaitingId, at: Instant, cx: &mut Context<'_, R>) {
         let Some(queue) = self.waiters.queues.get_mut(id) else { return };
         if queue.scheduled != Some(at) {
@@ -176,9 +177,9 @@ impl Keys {
         self.step(id, step, cx);
     }
 
-    /// The wait of a caller is over. The head makes its last attempt. The others are answered with
-    /// the present answers of the masters. That also applies to a caller that becomes the head
-    /// because the wait of the previous head ended at the same time: its attempt would show nothing
+    /// Handles the end of a caller's wait. The head makes its last attempt. The others receive the
+    /// present answers of the masters. That also applies to a caller that becomes the head because
+    /// the wait of the previous head ended at the same time, because its attempt would show nothing
     /// more.
     pub fn wait_over<R>(&mut self, id: RequestId, cx: &mut Context<'_, R>) {
         let Some(caller) = cx.callers.get_mut(id).filter(|caller| !caller.is_attempted) else {

@@ -11,7 +11,7 @@ use crate::master_set::MasterSet;
 /// For how long a queue is not used after its script has failed. The time doubles with each failure
 /// in a row.
 const BROKEN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
-/// The largest number of queues that are remembered.
+/// The largest number of remembered queues.
 const QUEUES_MAX: usize = 1_000;
 
 /// The queues whose script has failed, by key and master.

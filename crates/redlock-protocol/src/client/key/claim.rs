@@ -24,11 +24,11 @@ pub struct Claim {
     pub(super) key_use: UseId,
     /// How it uses the queue at the meeting point. `None` if it never requested to enter the queue.
     pub(super) meeting: Option<Box<Meeting>>,
-    /// What its release leaves, once.
+    /// The parts that its release leaves to others, once.
     pub(super) legacy: Legacy,
 }
 
-/// What a release leaves to others.
+/// The parts that a release leaves to others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Legacy {
     /// The exit at the meeting point.
@@ -107,8 +107,8 @@ impl Claim {
         (release, exit)
     }
 
-    /// Makes the release delete the key and nothing else. By the time that it is sent, the place in
-    /// the queue may be that of a later wait.
+    /// Makes the release delete the key and nothing else, because the place in the queue may belong
+    /// to a later wait when it is sent.
     pub fn leave_nothing(&mut self) {
         self.legacy = Legacy::default();
     }

@@ -9,7 +9,7 @@ use crate::waiting::{Ask, QueueAnswer, Refusal};
 /// How an attempt uses the meeting point of its key.
 #[derive(Debug, Default)]
 pub struct Meets {
-    /// The master that is asked before the others.
+    /// The master that is queried before the others.
     pub first: Option<usize>,
     /// The queue that the attempt enters.
     pub meeting: Option<Box<Meeting>>,
@@ -18,7 +18,7 @@ pub struct Meets {
 }
 
 impl Keys {
-    /// The turn of a caller has come: decides how its attempt uses the meeting point.
+    /// Decides how the attempt of a caller whose turn has come uses the meeting point.
     pub fn meets<R>(&mut self, id: RequestId, cx: &mut Context<'_, R>) -> Meets {
         let Some(caller) = cx.callers.get(id) else { return Meets::default() };
         let queue = self.waiters.get(&caller.key);
@@ -56,7 +56,7 @@ impl Keys {
         meeting
     }
 
-    /// A master has answered an attempt: the meeting point shows what it knows of others.
+    /// Handles a master's answer to an attempt. The meeting point shows what it knows of others.
     pub fn entered<R>(
         &mut self,
         (claim, lock): (&mut Claim, LockId),
@@ -89,8 +89,8 @@ impl Keys {
         }
     }
 
-    /// The time for answers to an attempt is over: a meeting point that has not answered is not used
-    /// for a moment. A place that it may have given is given up afterwards.
+    /// Handles the end of the time for answers to an attempt. A meeting point that has not answered
+    /// is avoided for a moment. Afterwards, a place that it may have given is given up.
     pub fn silent<R>(
         &mut self,
         (claim, lock): (&mut Claim, LockId),
@@ -106,7 +106,7 @@ impl Keys {
         self.news.push_back(News::Suspect(at, suspected_until(at, cx.draws, cx.now)));
     }
 
-    /// A lock was won. If the meeting point had no part in it, the place there is given up.
+    /// Gives up the place at the meeting point if a lock was won without it.
     pub fn won_without<R>(&mut self, claim: &mut Claim, lock: LockId, cx: &mut Context<'_, R>) {
         if claim.meeting.as_ref().is_some_and(|meeting| meeting.answer.is_some()) {
             self.give_up_place_of(claim, lock, cx);
@@ -135,8 +135,7 @@ impl Keys {
         claim.legacy.exit = at.map(|at| (at, self.exit(claim, way, cx)));
     }
 
-    /// A master reports how many processes wait, in its answer to a release or to a place that was
-    /// given up.
+    /// Handles a master's report of its waiters, in its answer to a release or to a given-up place.
     pub fn left_queue<R>(&mut self, claim: &mut Claim, vote: &Vote, cx: &mut Context<'_, R>) {
         let Some(queued) = vote.answer.queued else { return };
         if queued.waiters > 0 {
@@ -150,8 +149,8 @@ impl Keys {
             }
             self.nobody_waits(&claim.key, cx);
         } else {
-            // Another process has the key there: a process that was called waits no longer, and has
-            // no lock yet.
+            // Another process has the key there. A called process no longer waits, and has no lock
+            // yet.
             self.wanted(&claim.key);
         }
     }

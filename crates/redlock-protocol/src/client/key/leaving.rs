@@ -12,7 +12,7 @@ use crate::waiting::leaving::{self, Known, fresh_for};
 const OPEN_ONE_IN: u64 = 64;
 
 impl Keys {
-    /// A lease ends. Decides how it is left to others, and whether the callers of this process let
+    /// Ends a lease: decides how it is left to others, and whether the callers of this process let
     /// others go first. `is_taken`: its caller took it. `has_copy_at` returns whether a master has
     /// its key.
     pub fn lease_ends<R>(
@@ -119,7 +119,7 @@ impl Keys {
         claim.legacy.exit = at.map(|at| (at, self.exit(claim, way, cx)));
     }
 
-    /// Returns what is known about the processes that wait for the key of a lease.
+    /// Returns the knowledge about other processes that wait for the key of a lease.
     fn known_of_others(
         &self,
         claim: &Claim,

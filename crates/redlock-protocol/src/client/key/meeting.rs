@@ -103,8 +103,8 @@ impl Keys {
         }
     }
 
-    /// Others wait for the key: the callers of this process that come next ask at the meeting point
-    /// first.
+    /// Records that others wait for the key. The next callers of this process query the meeting
+    /// point first.
     pub(super) fn others_wait<R>(&mut self, key: &Key, cx: &mut Context<'_, R>) {
         if let Some(one) = self.uses.of_mut(key) {
             one.wanted();

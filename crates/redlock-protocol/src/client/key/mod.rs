@@ -98,7 +98,7 @@ pub enum News {
     /// The waits of these callers are over. They share the present answers of the masters, in the
     /// question of earlier callers if it has no answer yet.
     Explain(Vec<RequestId>, WaitingId, Option<InspectionId>),
-    /// A master was slow: it is no meeting point until then.
+    /// A master was slow and is avoided as a meeting point until then.
     Suspect(usize, Instant),
 
     // For logs and numbers.
@@ -120,7 +120,7 @@ pub enum News {
 const ANSWER_MIN: Duration = Duration::from_millis(10);
 /// The shortest and the longest reservation.
 const RESERVATION: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
-/// For how long a slow master is no meeting point. Half of it is random.
+/// How long a slow master is not used as a meeting point. Half of it is random.
 const SUSPICION: Duration = Duration::from_secs(1);
 
 impl Keys {
@@ -213,7 +213,7 @@ pub fn answer_time(fan_out: Duration) -> Duration {
     (fan_out * 6).max(ANSWER_MIN)
 }
 
-/// Returns until when `master` is no meeting point because it was slow.
+/// Returns until when `master` is avoided as a meeting point because it was slow.
 pub fn suspected_until(master: usize, draws: Draws, now: Instant) -> Instant {
     let random = draws.unit(Draw::Suspect(master), now);
     now.saturating_add(SUSPICION.mul_f64(0.5 + random))

@@ -13,7 +13,7 @@ use crate::token::attempt::Defeat;
 use crate::token::lifecycle::Loss;
 use crate::waiting::{Ask, Refusal};
 
-/// Three masters that vote. Contenders meet at the first one that is not avoided.
+/// Three voting masters. Contenders meet at the first one not avoided.
 #[derive(Debug)]
 struct Masters {
     has_queue: bool,

@@ -16,8 +16,7 @@ const LEFT_MIN: usize = 64;
 
 /// The uses of all keys.
 ///
-/// A caller that requests a key has the id of its use, and so has the lock that it gets: a key is
-/// hashed once for each lock.
+/// A request and its lock store the id of the key's use, so a key is hashed only once.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Uses {
     uses: Table<UseId, Use>,
@@ -38,7 +37,7 @@ pub(super) struct Use {
     was_left: bool,
     /// That was before unused keys were removed last.
     is_old: bool,
-    /// The master that answered, when the key was left there, that nobody waits, and when.
+    /// The master that answered, when the key was left there, that no process waits, and when.
     unwanted: Option<(usize, Instant)>,
     /// By the latest answer of a meeting point, others wait for the key.
     pub(super) others_wait: bool,
@@ -172,8 +171,8 @@ impl Use {
         self.holder.map(|(lock, _)| lock)
     }
 
-    /// Returns how long this process has had the lease, with all callers that it was handed on to.
-    /// `None` if the lease was resumed: another process may have had it for a long time.
+    /// Returns how long this process has had the lease, including all callers that received it.
+    /// `None` if the lease was resumed, because another process may have had it for a long time.
     pub(super) fn held_for(&self, lock: LockId, now: Instant) -> Option<Duration> {
         let (_, since) = self.holder.filter(|(holder, _)| *holder == lock)?;
         since.map(|since| now.saturating_since(since))
@@ -186,7 +185,7 @@ impl Use {
         self.was_left
     }
 
-    /// Records that the key was left at `master`, where nobody waits for it.
+    /// Records that the key was left at `master`, where no process waits for it.
     pub(super) fn left_unwanted(&mut self, master: usize, now: Instant) {
         (self.unwanted, self.others_wait) = (Some((master, now)), false);
     }
@@ -197,7 +196,7 @@ impl Use {
         self.run.others_came();
     }
 
-    /// Returns the master that has answered, at most `fresh` ago, that nobody waits for the key.
+    /// Returns the master that answered, at most `fresh` ago, that no process waits for the key.
     pub(super) fn unwanted_at(&self, fresh: Duration, now: Instant) -> Option<usize> {
         let (master, at) = self.unwanted?;
         (now.saturating_since(at) < fresh).then_some(master)
@@ -280,8 +279,8 @@ mod tests {
         assert_eq!(uses.of(&key(0)).unwrap().asker, None);
     }
 
-    /// A caller that requests a key first becomes the head of a queue when another caller comes, and
-    /// the use under which it requested the key may be removed before it wins.
+    /// The first caller becomes the head of a queue when another caller comes, and the use under
+    /// which it made its request may be removed before it wins.
     #[test]
     fn a_caller_whose_use_is_gone_has_the_key_under_another() {
         let (mut uses, mut locks) = (Uses::new(0), Table::<LockId, ()>::default());

@@ -38,7 +38,7 @@ impl Keys {
         self.news.push_back(News::Send(at, op, ticket(id, queue.watch)));
     }
 
-    /// The meeting point has answered a watch.
+    /// Handles the answer of the meeting point to a watch.
     pub fn watched<R>(
         &mut self,
         (id, number): (WaitingId, u32),
@@ -53,7 +53,7 @@ impl Keys {
         }
     }
 
-    /// The turn of a head that wants only a place in the queue has come.
+    /// Sends the request of a head that wants only a place in the queue, and whose turn has come.
     pub fn ask_for_place<R>(&mut self, id: WaitingId, cx: &mut Context<'_, R>) {
         let op = self.op_for_place(id, cx);
         let Some(queue) = self.waiters.queues.get(id) else { return };
@@ -75,7 +75,7 @@ impl Keys {
         Some(Op::enter(caller.key.clone(), entry, None))
     }
 
-    /// The meeting point has answered the request for a place.
+    /// Handles the answer of the meeting point to the request for a place.
     pub fn placed<R>(
         &mut self,
         (id, number): (WaitingId, u32),
@@ -96,7 +96,7 @@ impl Keys {
         self.step(id, step, cx);
     }
 
-    /// The meeting point has not answered in time: for a moment it is none.
+    /// Handles a meeting point that has not answered in time, and avoids it for a moment.
     pub fn query_due<R>(&mut self, id: WaitingId, number: u32, cx: &mut Context<'_, R>) {
         let Some(queue) = self.waiters.queues.get_mut(id) else { return };
         if queue.watch != number || !queue.waiting.is_asking() {
@@ -109,7 +109,7 @@ impl Keys {
         self.step(id, step, cx);
     }
 
-    /// A master calls this process.
+    /// Handles a master's call to this process.
     pub fn called<R>(&mut self, master: usize, call: Call, key: &[u8], cx: &mut Context<'_, R>) {
         let Some(id) = self.waiters.of(key) else {
             if call == Call::Go {
@@ -123,7 +123,7 @@ impl Keys {
         self.step(id, step, cx);
     }
 
-    /// A watched key has changed.
+    /// Handles a change of a watched key.
     pub fn changed<R>(&mut self, master: usize, key: &[u8], cx: &mut Context<'_, R>) {
         let Some(id) = self.waiters.of(key) else { return };
         self.said_at(id, master, "push", cx);
@@ -131,7 +131,7 @@ impl Keys {
         self.step(id, step, cx);
     }
 
-    /// The connection to `master`, or its data, is lost: the heads that watch there wake up.
+    /// Wakes the heads that watch at `master`, because its connection or data is lost.
     pub fn lost_sight<R>(&mut self, master: usize, cx: &mut Context<'_, R>) {
         self.each(cx, |waiting, moment| waiting.lost_sight(master, moment));
     }

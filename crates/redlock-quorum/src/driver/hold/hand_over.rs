@@ -30,7 +30,7 @@ impl Driver {
         false
     }
 
-    /// The caller of this process that is to have the key of this lock next, without a request.
+    /// Returns the caller of this process that gets the key of this lock next, without a request.
     fn next_here(&self, id: LockId) -> Option<RequestId> {
         if !self.settings.hand_over || self.closing.is_some() {
             return None;

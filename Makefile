@@ -16,7 +16,8 @@ demo: need-cargo need-redis ## run eight hosts against five real masters while o
 test: need-cargo need-redis ## run all tests except compose; installs redis-server if it is missing
 	scripts/test.sh
 
-check: need-cargo ## check format, lints, each crate separately, and documentation; warnings are errors
+check: need-cargo ## check prose, format, lints, each crate separately, and documentation; warnings are errors
+	scripts/prose-lint
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
 	cargo clippy --workspace --test compose --all-features --locked -- -D warnings

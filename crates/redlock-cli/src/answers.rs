@@ -1,4 +1,4 @@
-//! What masters answered, in words.
+//! The masters' answers as texts.
 
 use std::time::{Duration, SystemTime};
 
@@ -25,7 +25,7 @@ fn is_held(vote: &NodeVote) -> bool {
     matches!(vote.verdict, Verdict::Held { .. })
 }
 
-/// The token of the key on one master, where the master named it.
+/// Returns the token of the key on one master, if the master reported it.
 pub(crate) fn token(vote: &NodeVote) -> Option<&str> {
     match &vote.verdict {
         verdict if verdict.reservation().is_some() => None,
@@ -34,8 +34,8 @@ pub(crate) fn token(vote: &NodeVote) -> Option<&str> {
     }
 }
 
-/// What one master has, by a status, on one line. What a master has that is not admitted is shown,
-/// and does not count.
+/// Describes one master's answer to a status. If the master is not admitted, its key is shown, but
+/// is not a vote.
 pub(crate) fn held(node: &NodeVote) -> String {
     let has = match &node.verdict {
         verdict if verdict.reservation().is_some() => verdict.to_string(),
@@ -54,49 +54,47 @@ fn but_not_admitted(node: &NodeVote, has: String) -> String {
     }
 }
 
-/// Why what a master said does not count, where that is not what it said.
+/// Returns why the answer of a master is not a vote, unless the answer itself shows that.
 pub(crate) fn not_admitted(node: &NodeVote) -> Option<String> {
     let why = node.not_admitted.clone().filter(|_| node.verdict.is_clear())?;
     Some(Cause::NotAdmitted(why.into()).to_string())
 }
 
-/// Why a key of ours did not count when its lock was lost, by what its master said last; `None` if
-/// it did.
+/// Returns why our key on a master was not a vote when its lock was lost, according to the master's
+/// last answer. `None` if it was a vote.
 pub(crate) fn did_not_count(said: &Verdict) -> Option<NotAdmitted> {
     let is_uncounted =
         matches!(said, Verdict::Unknown(Cause::NotAdmitted(_)) | Verdict::BallotRefused);
     is_uncounted.then(|| NotAdmitted::new(WhyNot::AskedTooEarly))
 }
 
-/// Whether a master votes; none where nothing was heard of it.
+/// Returns whether a master votes. `None` if it did not answer.
 pub(crate) fn is_admitted(node: &NodeVote) -> Option<bool> {
     let is_known = node.verdict.is_clear() || !node.is_admitted();
     is_known.then(|| node.is_admitted())
 }
 
-/// What each master has, by a status, on one line for all.
+/// Describes all masters' answers to a status in one line.
 pub(crate) fn list(status: &Status) -> String {
     let one = |node| (node, held_beside(status, node));
     in_one_line(status.nodes.iter().map(one).collect())
 }
 
-/// What one master has, on a line that names the holder of a majority already.
+/// Describes one master's answer in a line that already shows the holder of a majority.
 fn held_beside(status: &Status, node: &NodeVote) -> String {
     let holder = match &status.state {
         State::Held { token, .. } => Some(token.as_str()),
         _ => None,
     };
     match &node.verdict {
-        Verdict::Held { ttl, .. }
-            if node.is_admitted() && holder.is_some() && token(node) == holder =>
-        {
-            format!("held{}", brief(*ttl))
+        Verdict::Held { .. } if node.is_admitted() && holder.is_some() && token(node) == holder => {
+            "held".into()
         }
         _ => held(node),
     }
 }
 
-/// What each master said, in these words.
+/// Joins the answers in one line.
 fn in_one_line(mut said: Vec<(&NodeVote, String)>) -> String {
     let list = lists::shortened(&mut said);
     let line = said_once(said.into_iter().map(|(node, words)| (&*node.node, words)).collect());
@@ -106,26 +104,54 @@ fn in_one_line(mut said: Vec<(&NodeVote, String)>) -> String {
     }
 }
 
-/// The name of each master, and its words. Long words that three masters have are said once: a
-/// cause with its cures may be, and in an outage that would be all of the line.
+/// Joins the answers of masters in one line, and shows equal answers once.
 pub(crate) fn said_once(said: Vec<(&str, String)>) -> String {
-    const MANY: usize = 3;
-    const LONG: usize = 40;
-    let mut parts = Vec::new();
-    for (place, (node, words)) in said.iter().enumerate() {
-        let is_same = |other: &&(&str, String)| words.len() > LONG && other.1 == *words;
-        let same: Vec<&str> = said.iter().filter(is_same).map(|other| other.0).collect();
-        if same.len() < MANY {
-            parts.push(format!("{node} {words}"));
-        } else if !said[..place].iter().any(|other| is_same(&other)) {
-            // In front: the words may end with other lists in parentheses.
-            parts.push(format!("{} masters ({}) {words}", same.len(), same.join(", ")));
-        }
-    }
-    parts.join(", ")
+    let line = |(who, words): (String, &str)| match who.contains(' ') {
+        true => format!("{who}: {words}"),
+        false => format!("{who} {words}"),
+    };
+    grouped(&said).into_iter().map(line).collect::<Vec<_>>().join(", ")
 }
 
-/// Who holds a lock, or why nobody can say.
+/// Returns each different answer, with its master or its masters. The masters have no names if all
+/// of them gave this answer.
+fn grouped<'a>(said: &'a [(&str, String)]) -> Vec<(String, &'a str)> {
+    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (node, words) in said {
+        match groups.iter_mut().find(|(other, _)| other == words) {
+            Some((_, nodes)) => nodes.push(node),
+            None => groups.push((words, vec![node])),
+        }
+    }
+    let who = |nodes: Vec<&str>| match nodes[..] {
+        [node] => node.to_owned(),
+        _ if nodes.len() == said.len() => format!("{} masters", nodes.len()),
+        _ => format!("{} masters ({})", nodes.len(), nodes.join(", ")),
+    };
+    groups.into_iter().map(|(words, nodes)| (who(nodes), words)).collect()
+}
+
+/// Returns a row for each different answer, or for each master if it is verbose.
+pub(crate) fn rows(said: &[(&str, String)], is_verbose: bool) -> Vec<String> {
+    let rows: Vec<(String, &str)> = match is_verbose {
+        true => said.iter().map(|(node, words)| ((*node).to_owned(), &**words)).collect(),
+        false => grouped(said),
+    };
+    let widest = rows.iter().map(|(who, _)| who.len()).max().unwrap_or_default();
+    rows.iter().map(|(who, words)| format!("{who:widest$}  {words}")).collect()
+}
+
+/// Returns a cause without the time at which its master votes again. Masters rarely share that
+/// time, and a line that advises how long to wait needs only one.
+pub(crate) fn without_time(cause: &Cause) -> Cause {
+    let mut cause = cause.clone();
+    if let Cause::NotAdmitted(not) = &mut cause {
+        not.votes_again = None;
+    }
+    cause
+}
+
+/// Describes who holds a lock, or why no holder is known.
 pub(crate) fn verdict(key: &str, status: &Status) -> String {
     match &status.state {
         State::Held { token, ttl } => {
@@ -133,7 +159,7 @@ pub(crate) fn verdict(key: &str, status: &Status) -> String {
         }
         State::Free => format!("{key} is free"),
         State::Reserved => format!("{key} is reserved for the next waiter"),
-        _ if is_foreign(status) => format!("{key} is no lock: it is {FOREIGN}"),
+        _ if is_foreign(status) => format!("{key} is not a lock: it is {FOREIGN}"),
         _ => format!(
             "{key}: undecided; no client holds a majority of the masters, and no majority is \
                 free"
@@ -157,14 +183,14 @@ pub(crate) fn since(token: &str) -> Option<SystemTime> {
     Token::parse(token).ok()?.made_at()
 }
 
-/// The same, to stand behind other words.
+/// The same, as a clause that follows other words.
 pub(crate) fn since_in_words(token: &str) -> String {
     let words = |at| format!(", since {} by its host's clock", moment::date_and_time(at));
     since(token).map(words).unwrap_or_default()
 }
 
-/// Who holds a lock and what each master has, on one line. `ours` are tokens of this process: their
-/// keys are nobody else's lock.
+/// Describes who holds a lock, and each master's answer, in one line. `ours` are the tokens of this
+/// process, whose keys do not belong to another client.
 pub(crate) fn standing(key: &str, status: &Status, ours: &[String]) -> String {
     let is_ours = |token: &str| ours.iter().any(|our| our == token);
     let one = |node: &NodeVote| match &node.verdict {
@@ -183,9 +209,18 @@ pub(crate) fn standing(key: &str, status: &Status, ours: &[String]) -> String {
     }
 }
 
-/// What each master said to a request.
+/// Describes each master's answer to a request.
 pub(crate) fn said(votes: &Votes) -> String {
     in_one_line(votes.iter().map(|vote| (vote, vote.verdict.to_string())).collect())
+}
+
+/// The same, without the times at which masters vote again.
+pub(crate) fn said_without_times(votes: &Votes) -> String {
+    let one = |vote: &NodeVote| match &vote.verdict {
+        Verdict::Unknown(cause) => without_time(cause).to_string(),
+        verdict => verdict.to_string(),
+    };
+    in_one_line(votes.iter().map(|vote| (vote, one(vote))).collect())
 }
 
 /// The error replies among these votes, such as MISCONF; `None` if there are none. A status, which
@@ -197,7 +232,7 @@ pub(crate) fn errors(votes: &Votes) -> Option<String> {
     (!errors.is_empty()).then(|| said_once(errors))
 }
 
-/// What each master said to a release. It grants nothing.
+/// Describes each master's answer to a release, which grants nothing.
 pub(crate) fn released(votes: &Votes) -> String {
     let one = |vote: &NodeVote| match &vote.verdict {
         Verdict::Granted => "released".into(),
@@ -206,7 +241,7 @@ pub(crate) fn released(votes: &Votes) -> String {
     in_one_line(votes.iter().map(|vote| (vote, one(vote))).collect())
 }
 
-/// Why answers are unknown, where they are.
+/// Returns the causes of unknown answers.
 pub(crate) fn causes<'a>(nodes: impl IntoIterator<Item = &'a NodeVote>) -> Vec<&'a Cause> {
     let cause = |node: &'a NodeVote| match &node.verdict {
         Verdict::Unknown(cause) => Some(cause),
@@ -215,17 +250,18 @@ pub(crate) fn causes<'a>(nodes: impl IntoIterator<Item = &'a NodeVote>) -> Vec<&
     nodes.into_iter().filter_map(cause).collect()
 }
 
-/// What each master said when a lock was refused. Whoever has it on a majority is not named: that
-/// is for the words before.
+/// Describes each master's answer to a refused request. Leaves out the token of the holder of a
+/// majority, because the rest of the line shows it.
 pub(crate) fn refused(votes: &Votes) -> String {
     let holder = holder(votes);
     let one = |vote: &NodeVote| match (&vote.verdict, token(vote)) {
         (verdict, _) if verdict.reservation().is_some() => verdict.to_string(),
-        // The line names the holder already.
-        (Verdict::Held { ttl, .. }, Some(token)) if holder.is_none_or(|(of, _)| of != token) => {
-            format!("held by {token}{}", brief(*ttl))
+        // The line shows the holder of a majority and its remaining time already.
+        (Verdict::Held { .. }, Some(token)) if holder.is_some_and(|(of, _)| of == token) => {
+            "held".into()
         }
-        (Verdict::Held { ttl, .. }, _) => format!("held{}", brief(*ttl)),
+        (Verdict::Held { ttl, .. }, Some(token)) => format!("held by {token}{}", brief(*ttl)),
+        (Verdict::Held { ttl, .. }, None) => format!("held{}", brief(*ttl)),
         (verdict, _) => verdict.to_string(),
     };
     in_one_line(votes.iter().map(|vote| (vote, one(vote))).collect())
@@ -235,20 +271,22 @@ pub(crate) fn refused(votes: &Votes) -> String {
 pub(crate) fn refusal(key: &str, votes: &Votes) -> String {
     let list = refused(votes);
     if votes.is_outbid() {
-        return format!("{key} was given up, {}: {list}", votes.why_outbid());
+        return format!("{key} was not acquired, {}: {list}", votes.why_outbid());
     }
     let is_reserved = |vote: &&NodeVote| vote.verdict.reservation().is_some();
     if votes.iter().filter(is_reserved).count() >= quorum(votes.len()) {
         return format!("{key} is reserved for the next waiter: {list}");
     }
     match holder(votes) {
-        Some((token, ttl)) => format!("{key} is held by another: {token}, {}; {list}", left(ttl)),
+        Some((token, ttl)) => {
+            format!("{key} is held by another client: {token}, {}; {list}", left(ttl))
+        }
         // It was released in between, or contenders share the masters.
-        None => format!("{key} is held by another: {list}"),
+        None => format!("{key} is held by other clients: {list}"),
     }
 }
 
-/// Whose key most masters have, where they named it, and until when they do.
+/// Returns the token on a majority of masters, if they reported it, and its remaining time there.
 pub(crate) fn holder(votes: &Votes) -> Option<(&str, Option<Duration>)> {
     let keys = votes.iter().filter_map(|vote| match &vote.verdict {
         Verdict::Held { ttl, .. } => Some((token(vote)?, *ttl)),
@@ -274,7 +312,7 @@ fn brief(ttl: Option<Duration>) -> String {
     ttl.map_or_else(String::new, |ttl| format!(" ({})", about(ttl)))
 }
 
-/// What is to be known of a key without an end, and what to do with it.
+/// The meaning of a key without an expiry, and the fix.
 pub(crate) const NEVER_EXPIRES: &str = "this key never expires, so redlock did not create it; \
     delete it once you know that no process relies on it";
 
@@ -290,7 +328,7 @@ pub(crate) fn answered(status: &Status) -> usize {
     status.nodes.iter().filter(|node| node.verdict.is_clear()).count()
 }
 
-/// One vote with the time it took, where the master itself said so.
+/// Describes one vote, with its latency if the master itself answered.
 pub(crate) fn timed(vote: &NodeVote) -> String {
     match latency(vote) {
         Some(latency) => format!("{vote} in {}", about(latency)),
@@ -303,13 +341,13 @@ pub(crate) fn latency(vote: &NodeVote) -> Option<Duration> {
     vote.latency.filter(|_| vote.verdict.is_clear())
 }
 
-/// A master that can't vote, and why, whatever it is asked.
+/// A master that cannot vote on any request, and the cause.
 pub(crate) struct Incurable<'a> {
     pub(crate) node: &'a str,
     pub(crate) cause: &'a Cause,
 }
 
-/// The masters that can't vote in a way that waiting does not cure, by their votes on a lock.
+/// Returns the masters that cannot vote, for reasons that waiting does not fix.
 pub(crate) fn incurable<'a>(votes: impl IntoIterator<Item = &'a NodeVote>) -> Vec<Incurable<'a>> {
     votes.into_iter().filter_map(Incurable::of).collect()
 }
@@ -333,20 +371,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_words_of_three_masters_or_more_are_said_once_with_their_names() {
+    fn equal_answers_are_shown_once() {
         let line = |said: [&str; 5]| {
             let nodes = ["a", "b", "c", "d", "e"].into_iter().zip(said);
             said_once(nodes.map(|(node, words)| (node, words.into())).collect())
         };
-        let long = "not admitted: it is new, or lost its data, and this is what cures it";
+        assert_eq!(line(["timed out"; 5]), "5 masters: timed out");
         assert_eq!(
-            line([long, "timed out", long, "granted", long]),
-            format!("3 masters (a, c, e) {long}, b timed out, d granted")
+            line(["granted", "timed out", "granted", "free", "granted"]),
+            "3 masters (a, c, e): granted, b timed out, d free"
         );
-        let two = line([long, "free", long, "free", "free"]);
-        assert_eq!(two, format!("a {long}, b free, c {long}, d free, e free"));
-        let short = line(["connection refused"; 5]);
-        assert_eq!(short.matches(" connection refused").count(), 5, "{short}");
     }
 
     #[test]

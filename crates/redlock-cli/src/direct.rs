@@ -195,7 +195,7 @@ impl Direct {
         self.ask(cmd("EVAL").arg(script).arg(1).arg(key).clone()).await
     }
 
-    /// Deletes a string if it still has the value that was read. A lock acquired since then is not
+    /// Deletes a string if its value has not changed. A lock acquired since then is not
     /// deleted.
     pub(crate) async fn delete(&mut self, key: &[u8], value: &[u8]) -> Result<bool, Cause> {
         let script = format!(

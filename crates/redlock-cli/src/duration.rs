@@ -1,14 +1,14 @@
-//! Durations as people write them.
+//! Durations in the form in which users write them.
 
 use std::time::Duration;
 
-pub(crate) use redlock_quorum::environment::duration::{about, at_least, at_most, parse, spelled};
+pub(crate) use redlock_quorum::environment::duration::{about, at_most, parse, spelled};
 
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Rounded up: what is said about the future is never too early.
+/// Rounds up, so that an announced time is never too early.
 pub(crate) fn millis_up(duration: Duration) -> u64 {
     millis(duration + Duration::from_nanos(999_999))
 }
@@ -21,7 +21,7 @@ pub(crate) enum Wait {
 }
 
 impl Wait {
-    /// What is left of it when so much time has passed.
+    /// Returns the rest of the wait after this time.
     pub(crate) fn after(self, passed: Duration) -> Self {
         match self {
             Self::For(wait) => Self::For(wait.saturating_sub(passed)),

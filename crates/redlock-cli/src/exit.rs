@@ -22,7 +22,7 @@ pub(crate) const FINDINGS: u8 = 1;
 pub(crate) const MISSING: u8 = 1;
 /// Wrong usage or bad input (`EX_USAGE` of sysexits.h).
 pub(crate) const USAGE: u8 = 64;
-/// Too few masters answered or count (`EX_UNAVAILABLE`).
+/// Too few masters answered or vote (`EX_UNAVAILABLE`).
 pub(crate) const UNAVAILABLE: u8 = 69;
 /// The result cannot be printed (`EX_IOERR`).
 pub(crate) const CANNOT_PRINT: u8 = 74;
@@ -32,10 +32,10 @@ pub(crate) const HELD: u8 = 75;
 pub(crate) const LOST: u8 = 79;
 /// The command is there and cannot be run, as shells say it.
 pub(crate) const CANNOT_RUN: u8 = 126;
-/// There is no such command, as shells say it.
+/// The command was not found, as in shells.
 pub(crate) const NOT_FOUND: u8 = 127;
 
-/// What shells report for a process that a signal has ended.
+/// Returns the code that shells report for a process that was killed by a signal.
 pub(crate) fn signalled(signal: i32) -> u8 {
     // The numbers of signals end at 64.
     u8::try_from(signal).unwrap_or(u8::MAX).saturating_add(128)
@@ -50,12 +50,12 @@ pub(crate) fn code(status: ExitStatus) -> u8 {
     }
 }
 
-/// Why the command ends with a code of its own: what its line on stderr says.
+/// An exit code other than the command's, and its line on stderr.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: u8,
     pub(crate) cause: anyhow::Error,
-    /// Another holds the lock, and nobody wants to read that.
+    /// Another client holds the lock, and the user does not want a line about that.
     pub(crate) is_quiet: bool,
 }
 
@@ -75,7 +75,7 @@ impl Failure {
         Self::new(signalled(signal.as_raw()), cause)
     }
 
-    /// The same, with another code where another holds the lock: success is not worth a line.
+    /// The same, with another code if another client holds the lock. Success needs no line.
     pub(crate) fn held_as(self, code: u8, is_quiet: bool) -> Self {
         if self.code != HELD {
             return self;
@@ -89,7 +89,7 @@ impl Failure {
         Self { cause, ..self }
     }
 
-    /// Says why, unless that is not to be read, and returns the code to end with.
+    /// Prints the cause, unless the failure is quiet, and returns the exit code.
     pub(crate) fn report(&self) -> u8 {
         if !self.is_quiet {
             stderr::complain(&stderr::redact(&self.line()));
@@ -129,9 +129,9 @@ impl From<InvalidRequest> for Failure {
     fn from(error: InvalidRequest) -> Self {
         match error {
             InvalidRequest::Ttl(InvalidTtl::TooLong { ttl, max }) => Self::usage(anyhow!(
-                "a TTL of {} is too long; max_ttl is {}: give a shorter --ttl (`run` \
-                 goes on extending the lock), or raise max_ttl: by --max-ttl while masters have no \
-                 record of it, by `redlock init --max-ttl D` once they have",
+                "--ttl {} exceeds max_ttl ({}); use a shorter --ttl (`run` extends the lock as needed), \
+                 or raise the limit with `redlock init --max-ttl D` (with --max-ttl while the masters \
+                 have no record)",
                 spelled(ttl),
                 spelled(max)
             )),
@@ -153,7 +153,7 @@ impl From<InvalidRequest> for Failure {
                 Self::usage(anyhow!("KEY is empty; it must have 1 to {} bytes", Resource::LEN_MAX))
             }
             InvalidRequest::Resources { count, max } => {
-                Self::usage(anyhow!("{count} KEYs cannot be locked together; name 1 to {max}"))
+                Self::usage(anyhow!("{count} KEYs cannot be locked together; pass 1 to {max}"))
             }
             error => Self::usage(error),
         }

@@ -13,8 +13,8 @@ use redlock_quorum::{BuildError, Quarantine};
 use crate::duration;
 use crate::exit::Failure;
 
-/// What every command takes, before or after its name. Values from the environment are never
-/// shown: some are secret.
+/// Options of every command, before or after its name. Help never shows values from the
+/// environment, because some are secret.
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Masters")]
 pub(crate) struct Global {
@@ -109,26 +109,26 @@ impl Global {
     ///
     /// # Errors
     /// As [`fill`](Self::fill).
-    pub(crate) fn fill_namespace(&mut self) -> Result<(), Failure> {
-        self.fill_namespace_from(&Environment::of_process())
+    pub(crate) fn fill_prefix(&mut self) -> Result<(), Failure> {
+        self.fill_prefix_from(&Environment::of_process())
     }
 
-    fn fill_namespace_from(&mut self, environment: &Environment<'_>) -> Result<(), Failure> {
+    fn fill_prefix_from(&mut self, environment: &Environment<'_>) -> Result<(), Failure> {
         let mut fill = Fill { environment, sources: &mut self.sources };
         fill.with(&environment::PREFIX, &mut self.prefix)?;
         fill.with(&environment::MAX_TTL, &mut self.max_ttl)
     }
 
-    /// Takes from the environment, and then from the configuration file, what the command line
-    /// leaves open. An empty variable counts as unset: that is how units and manifests switch one
+    /// Reads settings without an option from the environment, and then from the configuration file.
+    /// An empty variable is the same as an unset one, so that units and manifests can switch it
     /// off.
     ///
     /// # Errors
-    /// Wrong usage, with the name of the variable or the line of the file, when a value cannot be
-    /// read.
+    /// Returns a usage error, with the name of the variable or the line of the file, if a value is
+    /// invalid.
     pub(crate) fn fill(&mut self) -> Result<(), Failure> {
         let environment = &Environment::of_process().with_file()?;
-        self.fill_namespace_from(environment)?;
+        self.fill_prefix_from(environment)?;
         let mut fill = Fill { environment, sources: &mut self.sources };
         fill.with(&environment::NODE_TIMEOUT, &mut self.node_timeout)?;
         fill.with(&environment::QUARANTINE, &mut self.quarantine)?;
@@ -185,7 +185,7 @@ impl Global {
         ]
     }
 
-    /// What gave the value of a variable.
+    /// Returns the source of a variable's value.
     pub(crate) fn source<T>(&self, variable: &Variable<T>) -> &Source {
         self.source_of(variable.name())
     }
@@ -214,7 +214,7 @@ fn word(quarantine: Quarantine) -> &'static str {
     }
 }
 
-/// The value of a variable that is set, and not to nothing.
+/// Returns the value of a variable that is set and not empty.
 pub(crate) fn variable(name: &str) -> Option<OsString> {
     Environment::of_process().get(name)
 }

@@ -1,4 +1,4 @@
-//! What `--help` says beyond the options: examples, exit codes, and what to know.
+//! The parts of `--help` that follow the options: examples, exit codes and explanations.
 
 pub(crate) const SHORT: &str = "\
 Examples:
@@ -56,8 +56,8 @@ Exit codes:
   126  `run`: the command cannot be run
   127  `run`: the command is not found
   `run` exits with the code of its command, or 128 + the signal that killed it.
-  For any other code, one line on stderr starts with `redlock:` and has the cause and each
-  master's answer. It is omitted with `-E 0` or `-q` if another client holds the lock. With
+  For any other code, one line on stderr starts with `redlock:` and has the cause and the
+  masters' answers. It is omitted with `-E 0` or `-q` if another client holds the lock. With
   `-q`, a `run` that exits with 0 or with the code of -E prints nothing itself. Lines that start
   with `note:` are informational; don't parse them.
 
@@ -84,6 +84,7 @@ Configuration file:
   `redlock dev` reads no file.
 
 Answers of the masters:
+  Equal answers are shown once, for example `5 masters: timed out`; -v shows each master's answer.
   granted, held (with its TTL), free, not ours, pending (no answer was needed), or
   granted but ballot refused: that master had accepted a larger ballot. No client gets the lock,
   and the next attempt uses a larger ballot. If the answer is not known, the reason follows:
@@ -146,7 +147,7 @@ Loss of the lock:
   and immediately if redlock is killed. On Linux, the command itself also dies with redlock.
   Processes that have left the group (setsid, a daemon, su -c with a new session) keep running, and
   no line names them. A command that changes its user, as sudo and su do, can be killed only by
-  root, and   does not die with redlock: a note says so immediately if SIGKILL fails.
+  root, and does not die with redlock. If SIGKILL fails, a note shows that immediately.
 
 Jobs that many hosts start and one runs:
   --once-in D skips the command if a completed run started less than D ago, by the masters' clocks.
@@ -225,15 +226,16 @@ Exit codes: 0 extended, 1 not held, 64 usage, 69 no quorum, 74 cannot print.";
 pub(crate) const RELEASE: &str = "\
 With a token, only the lock with this token is released.
 
-With --force, the key is deleted on all masters for any holder, without a check that the holder
-is gone. A running holder loses the lock. It notices at its next extension, usually after a third of
+With --force, the key is deleted on all masters for any holder, without a check that the holder is
+gone. A running holder loses the lock. It notices at its next extension, usually after a third of
 its TTL, and until then it works at the same time as the next holder. Run `redlock status` first: a
-lock whose holder has died expires, unless it never expires. The command prints what it deletes and
-asks for confirmation on a terminal. Elsewhere, --yes is required. A lock acquired in the meantime
-and a key of another type are not deleted.
+lock whose holder has died expires, unless it never expires. The command prints the keys that it
+deletes, and prompts for confirmation on a terminal. Elsewhere, --yes is required. A lock acquired
+in the meantime and a key of another type are not deleted.
 
 With --mark, the completion mark of this name is deleted instead of the lock, for example a mark
-with a time in milliseconds, or from a clock that was ahead. The job runs again at the next request.
+with a time in milliseconds, or a mark from a clock ahead of the others. The job runs again at the
+next request.
 
 Examples:
   redlock release build \"$token\"
@@ -245,9 +247,9 @@ Exit codes: 0 released, 1 not held, or nothing to delete, 64 usage, 69 not confi
 
 pub(crate) const STATUS: &str = "\
 The output is a snapshot, read from the masters one by one, and may be outdated when you read it. To
-be sure of a lock, hold it. The time since which a lock is held is part of its token, by the clock
-of the host that acquired it. Tokens of other clients do not contain it. The fencing token is not
-stored on the masters.
+be sure of a lock, hold it. Equal answers are shown once; -v shows each master, with its latency.
+The time since which a lock is held is part of its token, by the clock of the host that acquired it.
+Tokens of other clients do not contain it. The fencing token is not stored on the masters.
 
 With a key, the last completed run (`run --once-in`, `--fire`) is also shown.
 
@@ -270,8 +272,8 @@ confirms that it is new.
 
 By running init you assert that either no master was restarted, flushed or replaced in the last
 1.1 × --max-ttl, or no lock is held on them. If that is false, two clients could hold the same
-lock. init shows the masters, their processes and uptimes, and asks for confirmation on a terminal.
-Elsewhere, --yes is required.
+lock. On a terminal, init shows the masters with their processes and uptimes, and prompts for
+confirmation. Elsewhere, --yes is required.
 
 init also records its list as the set of masters, on every master, if all of them answer. Clients
 are refused if their list has two masters more or fewer than the set, or two masters of another set.
@@ -302,8 +304,8 @@ not report key changes or evict keys, missing rights and commands, keys of anoth
 of queues, and invalid completion marks. Without --plain, it also checks for masters without
 fencing-token support and for ballots that another program has written.
 
-A problem of several masters is shown once, with all of them. Causes precede their effects. --json
-has one finding per master.
+A problem of several masters is shown once, with all of them, and so is their state. -v shows each
+master and its uptime. Causes precede their effects. --json has one finding per master.
 
 The settings are shown with the source of each value: an option, the environment, a line of the
 configuration file, or the default. Credentials are shown as ***.
@@ -359,7 +361,7 @@ mod tests {
 
     #[test]
     fn no_line_is_too_long_for_a_terminal() {
-        // Longer ones are folded at the width of help, and leave half a line behind.
+        // Help wraps longer lines at this width, which leaves fragments.
         const WIDTH: usize = 100;
         for text in [SHORT, LONG, RUN, ACQUIRE, EXTEND, RELEASE, STATUS, INIT, DOCTOR, ACL, DEV] {
             for line in text.lines() {

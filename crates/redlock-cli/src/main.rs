@@ -1,10 +1,10 @@
 //! The `redlock` command.
 //!
-//! In reading order: `args` and `global` (what may be asked), `command` (one file for each
-//! command), `masters`, `session` and `waiting` (the handle on the masters), `direct` (what the
+//! In reading order: `args` and `global` (the options), `command` (one file per subcommand),
+//! `masters`, `session` and `waiting` (the handle on the masters), `direct` (queries that the
 //! library does not offer), `supervise`, `child`, `group`, `launcher`, `watchdog`, `environment`,
-//! `held`, `place`, `process`, `terminal` and `signals` (what `run` is made of), `answers`, `key`,
-//! `moment`, `output` and `exit` (what is answered).
+//! `held`, `place`, `process`, `terminal` and `signals` (the parts of `run`), `answers`, `key`,
+//! `moment`, `output` and `exit` (the output).
 
 mod answers;
 mod args;
@@ -71,7 +71,7 @@ fn execute(cli: Cli) -> Result<u8, Failure> {
     }
     let runtime = runtime().map_err(|error| Failure::new(UNAVAILABLE, error))?;
     let outcome = runtime.block_on(run(cli));
-    // A look-up of a name that hangs is not waited for.
+    // Does not wait for a name lookup that hangs.
     runtime.shutdown_background();
     outcome
 }
@@ -84,10 +84,10 @@ fn runtime() -> anyhow::Result<Runtime> {
 
 async fn run(cli: Cli) -> Result<u8, Failure> {
     let Cli { mut global, command } = cli;
-    // A variable about masters must not matter to a command that asks none.
+    // A variable about masters must not affect a command that contacts none.
     match command {
         Command::Generate(_) => {}
-        Command::Dev(_) => global.fill_namespace()?,
+        Command::Dev(_) => global.fill_prefix()?,
         _ => global.fill()?,
     }
     let global = &global;

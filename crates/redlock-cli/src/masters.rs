@@ -1,4 +1,4 @@
-//! `Masters`: where the masters are and how to reach them, each with the place it was named in.
+//! `Masters`: the addresses of the masters and how to reach them, each with its source.
 
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub(crate) struct Masters {
 }
 
 impl Masters {
-    /// Reads what was given; it is checked when a handle is built of it.
+    /// Reads the settings. Building a handle checks them.
     pub(crate) fn new(global: &Global) -> Result<Self, Failure> {
         let (nodes, pem) = (nodes(global)?, pem_files(global).read()?);
         Ok(Self { nodes, pem, password: password_file(global)? })
@@ -46,8 +46,8 @@ impl Masters {
     }
 }
 
-/// The builder that also knows which variables its values came from. What an option gave is named
-/// well enough by the error itself.
+/// Returns the builder with the variables that its values came from. For options, the error itself
+/// names the option.
 pub(crate) fn traced(mut builder: RedlockBuilder, global: &Global) -> RedlockBuilder {
     if *global.source(&environment::PREFIX) != Source::Option {
         builder = builder.given_by(&environment::PREFIX, global.origin(&environment::PREFIX));
@@ -81,8 +81,13 @@ fn password_file(global: &Global) -> Result<Option<PasswordFile>, BuildError> {
 
 /// Whom we trust, in words: the option with its file, or the system.
 pub(crate) fn ca(global: &Global) -> String {
-    let system = || "the CA certificates of this system (--tls-ca FILE names others)".into();
-    let file = |file: &PemFile| format!("the CA certificates of {}", file.named());
+    let system = || "the CA certificates of this system; use --tls-ca FILE for others".into();
+    let file = |file: &PemFile| {
+        format!(
+            "the CA certificates of {}; check that they signed the masters' certificates",
+            file.named()
+        )
+    };
     pem_files(global).ca.as_ref().map_or_else(system, file)
 }
 

@@ -1,4 +1,4 @@
-//! What is printed: results on stdout, everything about them on stderr.
+//! The output: results on stdout, and everything about them on stderr.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -48,12 +48,12 @@ impl<'a> Held<'a> {
     }
 }
 
-/// `-` where there is no fencing token, so that every line has three words.
+/// Returns `-` if there is no fencing token, so that every line has three words.
 pub(crate) fn fence(token: Option<u64>) -> String {
     token.map_or_else(|| "-".into(), |token| token.to_string())
 }
 
-/// What `release` prints as JSON.
+/// The output of `release --json`.
 #[derive(Serialize)]
 pub(crate) struct Released {
     #[serde(flatten)]
@@ -61,7 +61,7 @@ pub(crate) struct Released {
     pub(crate) released: bool,
 }
 
-/// What `release --force` prints as JSON.
+/// The output of `release --force --json`.
 #[derive(Serialize)]
 pub(crate) struct Forced {
     #[serde(flatten)]
@@ -84,7 +84,7 @@ impl Set {
     }
 }
 
-/// What `status` prints as JSON.
+/// The output of `status --json`.
 #[derive(Serialize)]
 pub(crate) struct Report<'a> {
     #[serde(flatten)]
@@ -150,17 +150,17 @@ impl<'a> NodeReport<'a> {
     }
 }
 
-/// The same for people: one line a master, then what a majority agrees on.
-pub(crate) fn people(key: &str, status: &Status) -> String {
-    format!("{}\n{}", table(status), answers::verdict_and_waiters(key, status))
+/// Returns the same as text: the masters' answers, then the answer of a majority.
+pub(crate) fn people(key: &str, status: &Status, is_verbose: bool) -> String {
+    format!("{}\n{}", table(status, is_verbose), answers::verdict_and_waiters(key, status))
 }
 
-/// One line a master.
-pub(crate) fn table(status: &Status) -> String {
-    let widest = status.nodes.iter().map(|node| node.node.len()).max().unwrap_or_default();
-    let line = |node: &NodeVote| {
-        let mut text = format!("{:widest$}  {}", node.node, answers::held(node));
-        if let Some(latency) = answers::latency(node) {
+/// One line per master, or per different answer. Only verbose lines have latencies, and repeat equal
+/// answers.
+pub(crate) fn table(status: &Status, is_verbose: bool) -> String {
+    let words = |node: &NodeVote| {
+        let mut text = answers::held(node);
+        if let Some(latency) = answers::latency(node).filter(|_| is_verbose) {
             text.push_str(&format!("  {}", about(latency)));
         }
         if node.tracks == Some(false) {
@@ -168,14 +168,16 @@ pub(crate) fn table(status: &Status) -> String {
         }
         text
     };
-    status.nodes.iter().map(line).collect::<Vec<_>>().join("\n")
+    let said: Vec<(&str, String)> =
+        status.nodes.iter().map(|node| (&*node.node, words(node))).collect();
+    answers::rows(&said, is_verbose).join("\n")
 }
 
 /// Why nothing can be printed.
 pub(crate) const STDOUT_CLOSED: &str = "the result cannot be printed: stdout is closed";
 
-/// Prints an object, for a program. A closed stdout is an error then. For lines for people it is
-/// none: the exit code has the answer.
+/// Prints an object for a program. A closed stdout is an error, unlike for text, because the exit
+/// code has the answer.
 pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
     if !has_reader() {
         return Err(Failure::new(CANNOT_PRINT, anyhow!(STDOUT_CLOSED)));
@@ -184,13 +186,13 @@ pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
     line(&text)
 }
 
-/// Prints the result. It counts as printed when the operating system has taken it. A reader that
-/// has gone, as `head` does, wants no line about it.
+/// Prints the result. Succeeds once the operating system has taken it. A reader that has closed the
+/// pipe, such as `head`, gets no error line.
 pub(crate) fn line(text: &str) -> Result<(), Failure> {
     printed(&format!("{text}\n")).map_err(unprinted)
 }
 
-/// Prints help. A reader that closes the pipe early, as `head` does, is no failure.
+/// Prints help. It is not an error if a reader closes the pipe early, as `head` does.
 pub(crate) fn help(text: &str) -> Result<(), Failure> {
     match printed(text) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -209,9 +211,9 @@ fn unprinted(error: io::Error) -> Failure {
     Failure { is_quiet, ..Failure::new(CANNOT_PRINT, cause) }
 }
 
-/// Whether what is printed has a reader. Where stdout was closed, Rust's runtime has put
-/// `/dev/null` in its place before `main`, open for reading and writing, and every line would
-/// count as printed. A shell's `>/dev/null` is open for writing alone: it is a reader.
+/// Returns `true` if stdout has a reader. If stdout was closed, Rust's runtime has opened
+/// `/dev/null` in its place before `main`, for reading and writing, and every line would seem to be
+/// printed. A shell opens `>/dev/null` only for writing, which is a reader.
 pub(crate) fn has_reader() -> bool {
     let is_null = |stat: rustix::fs::Stat| {
         rustix::fs::stat("/dev/null").is_ok_and(|null| null.st_rdev == stat.st_rdev)
@@ -222,7 +224,8 @@ pub(crate) fn has_reader() -> bool {
     !(is_both_ways && rustix::fs::fstat(&stdout).is_ok_and(is_null))
 }
 
-/// The state of a master. One that replies with an error, such as WRONGPASS, was reached.
+/// Returns the state of a master. A master that replies with an error, such as WRONGPASS, was
+/// reached.
 pub(crate) fn state(standing: Standing, cause: Option<&Cause>) -> &'static str {
     match (standing, cause) {
         (Standing::Unreachable, Some(Cause::ErrorReply(_))) => "refused",

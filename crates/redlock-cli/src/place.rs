@@ -1,17 +1,18 @@
-//! `Place`: where a `redlock run` around this command is, and whether it ends this command when its
+//! `Place`: the position of an enclosing `redlock run`, and whether it kills this command when its
 //! lock is lost.
 //!
-//! Who enters the lock of another process must end with it. A token on the masters does not say
-//! that: `--keep` leaves one behind, and so does a command that has ended while something of it goes
-//! on in the background. What ends with the lock is the process group that `redlock run` has made
-//! for its command, while that command has not ended. Where other `redlock run`s are in between, each
-//! is in the group of the one around it, and takes its own group along.
+//! A process that reuses the lock of another process must end with that lock. A token on the
+//! masters does not guarantee this, because `--keep` leaves a token, and so does a command that
+//! exits while its background processes continue. Only the process group that `redlock run` created
+//! for its command ends with the lock, and only while that command exists. If there are other
+//! `redlock run`s in between, each is in the group of the one around it, and ends its own group as
+//! well.
 
 use std::fmt::{self, Display, Formatter};
 
 use crate::process::{Process, Users};
 
-/// A `redlock run` and its command, which leads a process group of its own.
+/// A `redlock run` and its command, which leads its own process group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     redlock: i32,
@@ -45,19 +46,19 @@ impl Display for Place {
     }
 }
 
-/// Why this command would go on when the lock is lost.
+/// A reason why this command would continue after the lock is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stray {
-    /// The command of that `redlock run` has ended, or what it has started is not below it any more.
+    /// The command of that `redlock run` has exited, or this process is no longer its descendant.
     Left,
-    /// It is in a process group of its own.
+    /// It is in its own process group.
     Group,
     /// It belongs to another user.
     User,
 }
 
 impl Stray {
-    /// What is wrong, and what to do.
+    /// Describes the problem and the fix.
     pub(crate) fn words(self) -> &'static str {
         match self {
             Self::Left => {
@@ -67,7 +68,7 @@ impl Stray {
                     --reentrant once the lock has expired"
             }
             Self::Group => {
-                "this command is not in the process group that `redlock run` ends when the lock is \
+                "this command is not in the process group that `redlock run` kills when the lock is \
                  lost: start it without setsid and without job control (`set +m`)"
             }
             Self::User => {

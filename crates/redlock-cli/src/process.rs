@@ -33,7 +33,7 @@ impl Process {
 
     /// From its line, `ID (NAME) STATE PARENT GROUP ...`. A name has any bytes.
     pub(crate) fn parse(stat: &str) -> Option<Self> {
-        /// The number of fields between the two that are read.
+        /// The number of unused fields between the two used ones.
         const AFTER_GROUP: usize = 16;
         let (id, rest) = stat.split_once(" (")?;
         let (_, rest) = rest.rsplit_once(") ")?;

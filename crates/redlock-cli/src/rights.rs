@@ -1,6 +1,6 @@
-//! Which rights the user of a master lacks, of those that `docs/OPERATIONS.md` lists. Each is tried by a
-//! command that changes nothing: it reads, or it is refused for its words, which servers look at
-//! behind the test of the right.
+//! Tests which of the rights in `docs/OPERATIONS.md` the user of a master lacks. Each test is a
+//! command that changes nothing: it only reads, or it has invalid arguments, which servers check
+//! after the right.
 
 use futures::future::join_all;
 use redis::Value;
@@ -8,6 +8,7 @@ use redlock_quorum::commands::{Purpose, SENT, Sent, Uses};
 use redlock_quorum::server_error::ServerError;
 use redlock_quorum::{Cause, ServerReport};
 
+use crate::answers::said_once;
 use crate::direct::{self, Direct, PATIENCE, error_text, meaning};
 use crate::keys::Keys;
 use crate::masters::Masters;
@@ -26,14 +27,14 @@ fn of(right: &str) -> Option<&'static Sent> {
     SENT.iter().find(|sent| sent.right == right)
 }
 
-/// What was found out by trying.
+/// The results of the tests.
 #[derive(Default)]
 pub(crate) struct Tried {
-    /// The rights that are missing, in the form of `ACL SETUSER`.
+    /// The missing rights, in the form of `ACL SETUSER`.
     pub(crate) missing: Vec<String>,
     /// The commands that the server does not have.
     pub(crate) unknown: Vec<String>,
-    /// What a write is refused with by every user, such as where memory is full.
+    /// The error that every user gets for a write, for example if memory is full.
     pub(crate) refusal: Option<String>,
 }
 
@@ -84,16 +85,18 @@ impl Tried {
     }
 }
 
-/// Returns the commands and rights that masters lack, with their costs: one text for each such
-/// master. Leaves out unreachable masters, because requests report them.
-pub(crate) async fn lacking(masters: &Masters, prefix: &[u8], uses: Uses) -> Vec<String> {
+/// Returns the commands and rights that masters lack, with their costs. Leaves out unreachable
+/// masters, because requests report them.
+pub(crate) async fn lacking(masters: &Masters, prefix: &[u8], uses: Uses) -> String {
     let keys = Keys::of(prefix, &ServerReport::default());
     let of_one = async |master: &mut Direct| {
         let tried = all_tried(master, &keys, uses, None).await?;
-        Ok(tried.in_words(uses).map(|words| format!("{} {words}", master.name())))
+        Ok(tried.in_words(uses).map(|words| (master.name().to_owned(), words)))
     };
     let all = masters.urls().map(|url| direct::ask(masters, url, PATIENCE, of_one));
-    join_all(all).await.into_iter().flatten().flatten().collect()
+    let lacking: Vec<(String, String)> =
+        join_all(all).await.into_iter().flatten().flatten().collect();
+    said_once(lacking.iter().map(|(name, words)| (name.as_str(), words.clone())).collect())
 }
 
 impl Tried {
@@ -116,8 +119,8 @@ impl Tried {
     }
 }
 
-/// The right to listen on channels, where it is missing. A connection that was granted it takes no
-/// other commands any more: this is the last one that it is asked.
+/// Tests the right to listen on channels. A connection that has this right accepts no other
+/// commands afterwards, so this is its last test.
 pub(crate) async fn tried_last(master: &mut Direct, keys: &Keys) -> Result<Option<Lack>, Cause> {
     let (right, probe) = last_probe(keys);
     let replies = master.probe(&[probe]).await?;
@@ -128,13 +131,13 @@ fn last_probe(keys: &Keys) -> (&'static str, Vec<&[u8]>) {
     ("+subscribe", vec![b"SUBSCRIBE", &keys.channels])
 }
 
-/// Servers look at these behind the right, and before the words of the command.
+/// Servers check these conditions after the right, and before the arguments.
 fn refusal(reply: &Value) -> Option<String> {
     let Value::ServerError(error) = reply else { return None };
     (meaning(error) == ServerError::Refusing).then(|| error_text(error))
 }
 
-/// What keeps a command from being used.
+/// An obstacle to the use of a command.
 pub(crate) enum Lack {
     /// The server does not have it.
     Command(String),
@@ -155,7 +158,7 @@ pub(crate) fn right_of(command: &str) -> &'static str {
     Sent::named(command).map_or("", |sent| sent.right)
 }
 
-/// What a user may not do.
+/// An action that a user has no right to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Denied {
     Command,
@@ -166,7 +169,7 @@ enum Denied {
 }
 
 impl Denied {
-    /// What is missing, in the words of `ACL SETUSER`, where this is `command`.
+    /// Returns the missing right in the form of `ACL SETUSER`, for this `command`.
     fn right(self, command: &str, keys: &Keys) -> String {
         match self {
             Self::Command => command.to_owned(),
@@ -187,9 +190,9 @@ fn denial(reply: &Value) -> Option<Denied> {
     (meaning(error) == ServerError::Denied).then_some(denied)
 }
 
-/// A command for each right. `SET` and `ZADD` get options that exclude each other, `HSET` a field
-/// without a value, and `PEXPIRE` no number. There is no such key, field, script or connection as
-/// the others name.
+/// Returns a command for each right. `SET` and `ZADD` get options that exclude each other, `HSET` a
+/// field without a value, and `PEXPIRE` a text instead of a number. The other commands name keys,
+/// fields, scripts and connections that do not exist.
 fn probes<'a>(keys: &'a Keys, nobody: &'a [u8]) -> Vec<(&'static str, Vec<&'a [u8]>)> {
     // Numbers of connections begin at 1 and never come so far.
     const LAST: &[u8] = b"9223372036854775807";

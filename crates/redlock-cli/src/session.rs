@@ -9,12 +9,12 @@ use redlock_quorum::commands::Uses;
 use redlock_quorum::server_error::ServerError;
 use redlock_quorum::{
     Cause, Guard, InvalidRequest, InvalidTtl, Lost, NodeReport, Redlock, RedlockBuilder, Resource,
-    Status, Token, UnreleasedKey, Votes, WhyNot, quorum,
+    Status, TlsFault, Token, UnreleasedKey, Votes, WhyNot, quorum,
 };
 
 use crate::answers;
 use crate::duration::{at_most, spelled};
-use crate::exit::Failure;
+use crate::exit::{Failure, HELD, UNAVAILABLE};
 use crate::global::Global;
 use crate::held::Held;
 use crate::label::label;
@@ -24,19 +24,19 @@ use crate::moment;
 use crate::rights;
 use crate::stderr;
 
-/// A handle on the masters, and what is needed to close it in good order.
+/// A handle on the masters, with everything needed for a graceful shutdown.
 pub(crate) struct Session {
     pub(crate) redlock: Redlock,
     pub(crate) masters: Masters,
-    /// What the command is about; the first of several that are locked together.
+    /// The lock of the command; the first one if several are locked together.
     pub(crate) key: Resource,
     pub(crate) keys: Vec<Resource>,
-    /// The TTL of its locks. One that nobody gave shrinks to what the masters allow.
+    /// The TTL of its locks. A default TTL shrinks to the limit of the masters.
     pub(crate) ttl: Cell<Duration>,
     is_ttl_given: bool,
     pub(crate) is_verbose: bool,
     pub(crate) is_quiet: bool,
-    /// Nobody wants to read about the end of this command.
+    /// The command exits without notes.
     pub(crate) leaves_quietly: Cell<bool>,
     /// The tokens of the locks that this command has acquired.
     pub(crate) tokens: RefCell<Vec<String>>,
@@ -48,12 +48,14 @@ pub(crate) struct Session {
     /// Whom we trust, in words.
     ca: String,
     prefix: Vec<u8>,
+    /// The largest TTL while the masters have no record.
+    max_ttl: Duration,
     uses: Uses,
 }
 
 impl Session {
-    /// For commands that take no TTL. The largest one counts: then the node timeout has the
-    /// widest range, and "until when" is said with the latest bound.
+    /// Creates a session for commands without a TTL. Uses the largest TTL, which allows the widest
+    /// range of node timeouts, and gives the latest expiry of a remaining key.
     pub(crate) fn new(global: &Global, key: &OsStr) -> Result<Self, Failure> {
         let ttl = global.max_ttl.unwrap_or(RedlockBuilder::MAX_TTL);
         Self::build(global, &[key], Some(ttl), None)
@@ -68,8 +70,8 @@ impl Session {
         Self::build(global, &[key], ttl, None)
     }
 
-    /// For commands that acquire. They alone need a label: a bad `REDLOCK_LABEL` must not keep
-    /// anyone from releasing a lock, or from seeing who holds it.
+    /// Creates a session for commands that acquire. Only they need a label, because an invalid
+    /// `REDLOCK_LABEL` must not prevent a release or a status.
     pub(crate) fn acquiring(
         global: &Global,
         keys: &[OsString],
@@ -79,7 +81,7 @@ impl Session {
         Self::build(global, &keys, ttl, label(global)?)
     }
 
-    /// Builds the handle; connects nothing yet.
+    /// Builds the handle. It does not connect yet.
     fn build(
         global: &Global,
         keys: &[&OsStr],
@@ -122,11 +124,12 @@ impl Session {
                 .unwrap_or_else(|| RedlockBuilder::node_timeout_of(ttl)),
             ca: masters::ca(global),
             prefix: masters::prefix(global).to_vec(),
+            max_ttl,
             uses: masters::uses(global),
         })
     }
 
-    /// Whether masters allow a shorter TTL only, and nobody has given this one: then it is taken.
+    /// Reduces a default TTL to the limit of the masters. Returns `true` if it did.
     pub(crate) fn shrinks_to_fit(&self, why: &InvalidRequest) -> bool {
         let InvalidRequest::Ttl(InvalidTtl::TooLong { max, .. }) = why else { return false };
         let shrinks = !self.is_ttl_given && *max < self.ttl.get();
@@ -134,6 +137,13 @@ impl Session {
             self.ttl.set(*max);
         }
         shrinks
+    }
+
+    /// Returns how long a master that lost its data does not vote, by the largest `max_ttl` of these
+    /// masters, or of this command if they have no record.
+    pub(crate) fn quarantine(&self, nodes: &[NodeReport]) -> Duration {
+        let recorded = nodes.iter().filter_map(|node| node.server.as_ref()?.max_ttl).max();
+        quarantine(recorded.unwrap_or(self.max_ttl))
     }
 
     /// Returns the state of each master. Waits for first connections that are being made.
@@ -150,12 +160,12 @@ impl Session {
         }
     }
 
-    /// What each master has under the key, at this moment.
+    /// Returns each master's present answer about the key.
     pub(crate) async fn status(&self) -> Status {
         self.redlock.status(&self.key).await
     }
 
-    /// What each master has under each of the keys in one line, with what its words mean.
+    /// Describes each master's answer about each of the keys in one line, and adds the next step.
     pub(crate) async fn answers(&self) -> String {
         let mut answers = Vec::new();
         for key in &self.keys {
@@ -164,8 +174,8 @@ impl Session {
         answers.join("; ")
     }
 
-    /// What each master has under the key of a lock that was lost: a key of this lock that did not
-    /// count is shown as such, though its master may vote by now.
+    /// Describes each master's answer about the key of a lost lock. A key of this lock that was not
+    /// a vote is shown as such, although its master may vote by now.
     pub(crate) async fn answers_after(&self, lost: &Lost, token: &Token) -> String {
         let mut status = self.redlock.status(&lost.resource).await;
         for (node, vote) in status.nodes.iter_mut().zip(&lost.votes) {
@@ -182,8 +192,8 @@ impl Session {
 
     fn in_words(&self, key: &Resource, status: &Status) -> String {
         let answers = answers::standing(&key.to_string(), status, &self.tokens.borrow());
-        match self.hint(&answers::causes(&status.nodes)) {
-            Some(hint) => format!("{answers}; {hint}"),
+        match self.step(&answers::causes(&status.nodes)) {
+            Some(step) => format!("{answers}; {step}"),
             None => answers,
         }
     }
@@ -193,15 +203,15 @@ impl Session {
         self.keys.iter().map(Resource::to_string).collect::<Vec<_>>().join(" and ")
     }
 
-    /// Waits until every master has answered or its node timeout has passed: a quorum is enough to
-    /// hold the lock, but what is on its way when this process ends might not arrive.
+    /// Waits until every master has answered or its node timeout has passed. A quorum is enough to
+    /// hold the lock, but requests on their way might not arrive after this process exits.
     pub(crate) async fn hear_all(&self, guard: &Guard) -> Votes {
         guard.settled().await;
         guard.votes()
     }
 
-    /// Does `work` while the lock is held, and warns meanwhile when masters can't vote.
-    /// Locks that are held together have the same masters: the first of them shows it.
+    /// Does `work` while the lock is held, and warns if masters cannot vote. Locks that are held
+    /// together have the same masters, so the first lock shows it.
     pub(crate) async fn with_margin_watched<T>(
         &self,
         guards: &[Guard],
@@ -232,8 +242,8 @@ impl Session {
         }
     }
 
-    /// A lock that is held may stand on a bare majority, because a minority can't vote at all:
-    /// the next master that fails costs it.
+    /// Warns if a held lock depends on a bare majority, because a minority cannot vote at all. If
+    /// one more master fails, the lock is lost.
     pub(crate) fn warn_of_margin(&self, votes: &Votes) {
         let incurable = answers::incurable(votes);
         if incurable.is_empty() {
@@ -250,63 +260,63 @@ impl Session {
         ));
     }
 
-    /// Says, to those who asked for it, what each master answered.
-    pub(crate) fn say(&self, guard: &Guard, what: &str, votes: &Votes) {
+    /// With `-v`, prints each master's answer about a key, and its latency.
+    pub(crate) fn say(&self, key: &Resource, what: &str, votes: &Votes) {
         if self.is_verbose {
             let votes: Vec<_> = votes.iter().map(answers::timed).collect();
-            stderr::note(&format!("{} {what}: {}", guard.resource(), votes.join(", ")));
+            stderr::note(&format!("{key} {what}: {}", votes.join(", ")));
         }
     }
 
-    /// Returns the commands and rights that masters lack, with their costs.
-    pub(crate) async fn lacking(&self) -> Vec<String> {
+    /// Returns the commands and rights that masters lack, with their costs. Empty if they lack none.
+    pub(crate) async fn lacking(&self) -> String {
         rights::lacking(&self.masters, &self.prefix, self.uses).await
     }
 
-    /// Adds what these causes mean, and everything that masters lack if that is one of them.
+    /// Ends the line of a failure without a quorum with the next step. Another client that holds the
+    /// lock is not a fault, so no step follows it.
     pub(crate) async fn explained(&self, failure: Failure, causes: &[&Cause]) -> Failure {
-        self.with_lacks(self.with_hints(failure, causes), causes).await
-    }
-
-    /// Adds everything that masters lack if one of these causes is a missing or denied command, so
-    /// one fix is enough.
-    async fn with_lacks(&self, failure: Failure, causes: &[&Cause]) -> Failure {
-        if !causes.iter().any(|cause| lists_lacks(cause)) {
-            return failure;
-        }
-        match self.lacking().await {
-            lacking if lacking.is_empty() => failure,
-            lacking => failure.with_hint(&lacking.join("; ")),
-        }
-    }
-
-    /// The same failure, with what these causes mean: after how long, at which stage, which option.
-    pub(crate) fn with_hints(&self, failure: Failure, causes: &[&Cause]) -> Failure {
-        match self.hint(causes) {
-            Some(hint) => failure.with_hint(&hint),
-            None => failure,
+        match failure.code {
+            HELD => failure,
+            UNAVAILABLE if causes.iter().any(|cause| lists_lacks(cause)) => {
+                let lacking = self.lacking().await;
+                let lacking = Some(lacking).filter(|lacking| !lacking.is_empty());
+                let failure =
+                    lacking.iter().fold(failure, |failure, lacking| failure.with_hint(lacking));
+                failure.with_hint(EXAMINE)
+            }
+            UNAVAILABLE => failure.with_hint(&self.next_step(causes)),
+            _ => match self.step(causes) {
+                Some(step) => failure.with_hint(&step),
+                None => failure,
+            },
         }
     }
 
-    fn hint(&self, causes: &[&Cause]) -> Option<String> {
-        let late = causes.contains(&&Cause::TimedOut).then(|| {
-            let (timeout, connect) = (self.node_timeout, RedlockBuilder::CONNECT_TIMEOUT);
+    /// Returns the next step for these causes.
+    pub(crate) fn next_step(&self, causes: &[&Cause]) -> String {
+        self.step(causes).unwrap_or_else(|| EXAMINE.into())
+    }
+
+    /// Returns the particular step for the cause that has to be fixed first.
+    fn step(&self, causes: &[&Cause]) -> Option<String> {
+        if let Some(lists) = causes.iter().copied().find_map(lists::of_cause) {
+            return Some(lists::fix(lists).to_owned());
+        }
+        if causes.iter().any(|cause| cause.tls() == Some(TlsFault::Failed)) {
+            return Some(format!("redlock trusts {}", self.ca));
+        }
+        causes.contains(&&Cause::TimedOut).then(|| {
             format!(
-                "timed out: not connected within {}, or no answer within {} (--node-timeout)",
-                spelled(connect),
-                spelled(timeout)
+                "check that the masters run and can be reached, or use a longer --node-timeout \
+                 (now {})",
+                spelled(self.node_timeout)
             )
-        });
-        let tls = causes.iter().any(|cause| cause.is_of_tls());
-        let tls = tls.then(|| format!("redlock trusts {}", self.ca));
-        let wrong = causes.iter().copied().find_map(lists::of_cause);
-        let list = wrong.map(|lists| lists::fix(lists).to_owned());
-        let hints: Vec<_> = late.into_iter().chain(tls).chain(list).collect();
-        (!hints.is_empty()).then(|| hints.join("; "))
+        })
     }
 
-    /// Waits until the masters have acknowledged what was released, for two node timeouts at most,
-    /// and names those that may keep the key.
+    /// Waits until the masters have acknowledged the releases, for at most two node timeouts, and
+    /// names masters that may keep the key.
     pub(crate) async fn close(self) {
         if !self.leaves_quietly.get() {
             self.warn_of_list();
@@ -324,8 +334,16 @@ impl Session {
     }
 }
 
+/// Returns how long a master that lost its data does not vote.
+pub(crate) fn quarantine(max_ttl: Duration) -> Duration {
+    max_ttl * 11 / 10
+}
+
+/// The next step if no cause has its own.
+pub(crate) const EXAMINE: &str = "run `redlock doctor`";
+
 /// Returns `true` if a cause names a command or right that a master lacks. It may lack more.
-fn lists_lacks(cause: &Cause) -> bool {
+pub(crate) fn lists_lacks(cause: &Cause) -> bool {
     let lacks = |text: &str| {
         matches!(ServerError::of(text), ServerError::Denied | ServerError::UnknownCommand)
     };
@@ -364,10 +382,9 @@ fn kept(key: &UnreleasedKey, now: SystemTime) -> String {
     if *from_wake_up {
         return format!("{kept} for up to {} after it resumes", at_most(*within));
     }
-    let until = moment::time_of_day(now + *within);
-    format!("{kept} until {until} ({} at most)", at_most(*within))
+    format!("{kept} until {}", moment::time_of_day(now + *within))
 }
 
-/// The TTL of a command that nobody gave one: longer than the library's, because a command may be
-/// paused for longer than a server.
+/// The default TTL of a command. It is longer than the library's, because a command may be paused
+/// for longer than a server.
 pub(crate) const DEFAULT_TTL: Duration = Duration::from_secs(30);

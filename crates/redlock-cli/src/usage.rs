@@ -1,4 +1,4 @@
-//! From words to `Cli`, and what is said when they are wrong.
+//! Parsing of the command line, and the messages for errors in it.
 
 use std::ffi::OsString;
 
@@ -19,7 +19,7 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Cli, u8> {
     match parsed.and_then(with_keys) {
         Ok(cli) if has_all_nodes(&cli, words) => Ok(cli),
         Ok(_) => {
-            complain("give every --node before the command, or every one after it");
+            complain("pass every --node before the subcommand, or every --node after it");
             Err(USAGE)
         }
         Err(error)
@@ -73,8 +73,8 @@ fn is_without_command(kind: ErrorKind) -> bool {
     kinds.contains(&kind)
 }
 
-/// A repeated option that stands on both sides of the command counts on one side only, and a list
-/// of masters must never be shorter than it was meant.
+/// Returns `false` if `--node` occurs both before and after the subcommand. Only one side would be
+/// used, and a list of masters must never be shorter than intended.
 fn has_all_nodes(cli: &Cli, words: &[OsString]) -> bool {
     let ours = words.iter().take_while(|word| *word != "--");
     let is_node = |word: &&OsString| {

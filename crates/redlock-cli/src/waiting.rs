@@ -1,4 +1,4 @@
-//! Waiting for a lock: what ends the wait early, and what is said meanwhile.
+//! Waiting for a lock: conditions that end the wait early, and messages during the wait.
 
 use std::convert::Infallible;
 use std::fmt::Display;
@@ -13,18 +13,18 @@ use tokio::time::sleep;
 
 use crate::answers;
 use crate::args::Patience;
-use crate::duration::{Wait, at_least, spelled};
+use crate::duration::{Wait, spelled};
 use crate::exit::{Failure, HELD, UNAVAILABLE};
 use crate::held::Entry;
-use crate::session::Session;
+use crate::session::{EXAMINE, Session, lists_lacks};
 use crate::signals::Signals;
 use crate::stderr;
 
 /// Whether a `redlock run` around this command has the key.
 pub(crate) enum Found {
-    /// One has, and this is what the masters say.
+    /// An enclosing run has the key, and this is the masters' answer.
     Entry(Entry, String),
-    /// None has; this is left of the wait.
+    /// None has the key, and this is the rest of the wait.
     None(Wait),
 }
 
@@ -91,9 +91,9 @@ impl Session {
         }
     }
 
-    /// The lock of a `redlock run` around this command, where one has the key, and how much of the
-    /// wait is left. Masters are asked until they say that none has, or until the wait ends: whoever
-    /// takes the lock then is told what they say.
+    /// Returns the lock of an enclosing `redlock run`, if one has the key, and the rest of the
+    /// wait. Queries the masters until they show that none has it, or until the wait ends. A later
+    /// request for the lock reports their answers.
     pub(crate) async fn entry(
         &self,
         patience: Patience,
@@ -126,8 +126,8 @@ impl Session {
         Found::None(wait)
     }
 
-    /// Resolves when one of the locks is that of a `redlock run` around this command. That one waits
-    /// for us, so to wait for it would have no end.
+    /// Resolves if an enclosing `redlock run` holds one of the locks. It waits for this command, so
+    /// waiting for it would never end.
     async fn is_held_around_us(&self) -> (&Resource, Status) {
         /// Masters that have not answered, or have not been admitted, may do so later.
         const CHECK_AGAIN: Duration = Duration::from_secs(1);
@@ -145,9 +145,9 @@ impl Session {
         }
     }
 
-    /// Says once what is waited for, and that the list may be wrong.
+    /// Prints once which lock this command waits for, and whether the list may be wrong.
     async fn say_what_is_waited_for(&self, wait: Wait) -> Infallible {
-        /// Who waits for less than this wants no line about it.
+        /// A shorter wait needs no line.
         const SAY_AFTER: Duration = Duration::from_secs(1);
         sleep(SAY_AFTER).await;
         // After a quarantine, a wrong master has the set of the others, and nothing warns any longer.
@@ -164,10 +164,13 @@ impl Session {
 
     /// The lock was not acquired.
     async fn failure(&self, error: AcquireError, wait: Wait, waited: Duration) -> Failure {
-        let (again, visits) = (error.retry_after(), error.retry_after_visits());
+        let again = error.retry_after();
         let votes = error.votes().cloned();
         let begins = votes.as_ref().map_or(Duration::ZERO, begins_within);
         let key = &self.of(&error);
+        if let Some(votes) = &votes {
+            self.say(key, "not acquired", votes);
+        }
         let failure = match error {
             // The wait has ended early, or would have.
             AcquireError::NoQuorum { votes, .. }
@@ -192,14 +195,23 @@ impl Session {
             }
             error => Failure::new(UNAVAILABLE, error),
         };
-        let causes = answers::causes(votes.iter().flatten());
-        let failure = self.explained(failure, &causes).await;
-        match again {
-            Some(again) => {
-                let visits = visits.map(|visits| begins + visits);
-                failure.with_hint(&votes_again(waited + begins + again, visits))
-            }
-            None => failure,
+        let again = again.map(|again| waited + begins + again);
+        self.with_next_step(failure, votes.as_ref(), again).await
+    }
+
+    /// Ends the line of a failure with the next step. Missing rights precede the other steps, because
+    /// `redlock init` and a quarantine need them as well.
+    async fn with_next_step(
+        &self,
+        failure: Failure,
+        votes: Option<&Votes>,
+        again: Option<Duration>,
+    ) -> Failure {
+        let causes = answers::causes(votes.into_iter().flatten());
+        let step = next_step(votes.is_some_and(Votes::may_be_new), again);
+        match step.filter(|_| !causes.iter().any(|cause| lists_lacks(cause))) {
+            Some(step) => failure.with_hint(&step),
+            None => self.explained(failure, &causes).await,
         }
     }
 
@@ -211,23 +223,24 @@ impl Session {
             AcquireError::Invalid(why) => why.into(),
             error => Failure::new(UNAVAILABLE, error),
         };
-        self.explained(failure, &answers::causes(votes.iter().flatten())).await
+        self.with_next_step(failure, votes.as_ref(), None).await
     }
 
-    /// Who holds the lock. Where no token does, it may be a key of another type, which only a
-    /// status shows: a refusal that names nobody may also be one whose holder has gone since.
+    /// Describes who holds the lock. If no token does, it may be a key of another type, which only
+    /// a status shows. A refusal without a holder may also mean that the holder has released it
+    /// since.
     async fn refusal(&self, key: &Resource, votes: &Votes) -> String {
         if answers::holder(votes).is_none() {
             let status = self.redlock.status(key).await;
             if answers::is_foreign(&status) {
                 let list = answers::list(&status);
-                return format!("{key} is held by another: {}: {list}", answers::FOREIGN);
+                return format!("{key} is not a lock: it is {}: {list}", answers::FOREIGN);
             }
         }
         answers::refusal(&key.to_string(), votes)
     }
 
-    /// Of several keys, the one that was refused.
+    /// Returns the refused key of several.
     fn of(&self, error: &AcquireError) -> Resource {
         match error {
             AcquireError::Held { resource, .. }
@@ -255,38 +268,32 @@ fn waits_for_itself(key: &Resource, answers: &impl Display) -> Failure {
 }
 
 fn no_quorum(key: &Resource, votes: &Votes) -> Failure {
-    let said = answers::said(votes);
-    let failure = Failure::new(
-        UNAVAILABLE,
-        anyhow!("no quorum for {key}, too few voting masters answered: {said}"),
-    );
-    match votes.may_be_new() {
-        true => failure.with_hint("if these masters are new, run `redlock init`"),
-        false => failure,
-    }
+    let said = answers::said_without_times(votes);
+    Failure::new(UNAVAILABLE, anyhow!("{key}: no quorum, too few voting masters answered: {said}"))
 }
 
-/// When a quorum votes again: by a command that stays, and by those that live a moment.
+/// Returns the next step after a failure without a quorum, if masters may be new, or if a quorum
+/// votes after a quarantine.
 ///
-/// The next command that stays begins anew: it needs the time that this one has waited, and what
-/// was left then. Those that live a moment need a master that votes beside those that do not.
-fn votes_again(staying: Duration, visits: Option<Duration>) -> String {
-    /// To connect, and to end the quarantine.
+/// `again`: the time until then. It includes the time that this command has waited, because only a
+/// connected client makes a quarantine progress, and the next command connects again.
+fn next_step(may_be_new: bool, again: Option<Duration>) -> Option<String> {
+    /// The time to connect, and to end the quarantine.
     const SPARE: Duration = Duration::from_secs(4);
-    let wait = (staying + SPARE).as_millis().div_ceil(1_000);
-    let staying = at_least(staying);
-    let stays = format!("retry with --wait {wait}s or more (the quarantine ends in {staying})");
-    match visits {
-        Some(visits) => {
-            let visits = at_least(visits);
-            format!("{stays}; without --wait, repeated attempts end it within {visits}")
+    let retry = again
+        .map(|again| format!("retry with --wait {}s", (again + SPARE).as_millis().div_ceil(1_000)));
+    match (may_be_new, retry) {
+        (true, retry) => {
+            let otherwise = retry.unwrap_or_else(|| EXAMINE.into());
+            Some(format!("if these masters are new, run `redlock init`; otherwise {otherwise}"))
         }
-        None => format!("{stays}; attempts without --wait never end it"),
+        (false, retry) => retry,
     }
 }
 
-/// How long it may take until the quarantines begin that have not begun. A master that reads its
-/// data is waited for before, for as long as a quarantine lasts: it may have a record.
+/// Returns how long it may take until all quarantines have started. Quarantines start after a
+/// master has loaded its data, or after one quarantine length, because that master may have a
+/// record.
 fn begins_within(votes: &Votes) -> Duration {
     let waiting = votes.iter().filter_map(|vote| vote.not_admitted.as_ref());
     let longest = waiting.filter(|not| !not.in_quarantine).filter_map(|not| not.votes_again).max();

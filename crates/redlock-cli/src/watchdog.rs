@@ -1,6 +1,6 @@
 //! `Watchdog`: a second process, which kills the command when this process cannot.
 //!
-//! A `redlock run` that was stopped, by Ctrl-Z or by SIGSTOP, cannot check its clock. So it starts
+//! Ctrl-Z or SIGSTOP can stop `redlock run`, and then it cannot check its clock. So it starts
 //! `redlock __watchdog`, and writes the deadline of the command's group to its stdin, again after
 //! each extension. The watchdog has its own session and blocks every signal, so signals to a job,
 //! to a terminal's session or to a whole service do not affect it. If its stdin ends, `redlock run`

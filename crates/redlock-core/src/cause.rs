@@ -17,10 +17,10 @@ pub enum Cause {
     /// The connection broke, with the request on its way.
     ConnectionClosed,
     /// There is no connection, for the reason given.
-    NotConnected(Cow<'static, str>),
+    NotConnected(NoConnection),
     /// There is no connection, because the server at the address cannot be used as a master: it
     /// isn't a Redis server, or its certificate is not trusted.
-    Unusable(Cow<'static, str>),
+    Unusable(NoConnection),
     /// There is a connection, and the request was not sent over it, for the reason given.
     NotSent(Cow<'static, str>),
     /// The master answered with an error and did not do what the request wanted.
@@ -61,9 +61,13 @@ impl Cause {
         }
     }
 
-    /// Returns `true` if TLS itself reported the failure, such as an untrusted certificate.
-    pub fn is_of_tls(&self) -> bool {
-        matches!(self, Self::NotConnected(why) | Self::Unusable(why) if why.starts_with(TLS))
+    /// Returns how TLS prevented the connection. `None` if TLS did not, or if there is a
+    /// connection.
+    pub fn tls(&self) -> Option<TlsFault> {
+        match self {
+            Self::NotConnected(why) | Self::Unusable(why) => why.tls,
+            _ => None,
+        }
     }
 
     /// Returns `true` if the master itself answered with an error. In that case nothing was done.
@@ -72,8 +76,60 @@ impl Cause {
     }
 }
 
-/// The beginnings of the error texts that come from TLS.
-pub(crate) const TLS: &str = "TLS: ";
+/// The reason for a missing connection.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct NoConnection {
+    text: Cow<'static, str>,
+    tls: Option<TlsFault>,
+}
+
+/// How TLS prevented a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TlsFault {
+    /// The URL does not use TLS, and the server requires it or might require it.
+    Required,
+    /// The server did not answer the handshake, so it might not use TLS on this port.
+    Unanswered,
+    /// The handshake failed, for example because of an untrusted certificate.
+    Failed,
+}
+
+impl NoConnection {
+    /// Returns the reason as a text for users. Empty if it is not known.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Creates the reason for a connection that TLS prevented.
+    pub fn of_tls(tls: TlsFault, text: impl Into<Cow<'static, str>>) -> Self {
+        Self { text: text.into(), tls: Some(tls) }
+    }
+}
+
+impl From<Cow<'static, str>> for NoConnection {
+    fn from(text: Cow<'static, str>) -> Self {
+        Self { text, tls: None }
+    }
+}
+
+impl From<&'static str> for NoConnection {
+    fn from(text: &'static str) -> Self {
+        Cow::from(text).into()
+    }
+}
+
+impl From<String> for NoConnection {
+    fn from(text: String) -> Self {
+        Cow::from(text).into()
+    }
+}
+
+impl fmt::Display for NoConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
 
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -81,7 +137,7 @@ impl fmt::Display for Cause {
             Self::TimedOut => f.write_str("timed out"),
             Self::ConnectionRefused => f.write_str("connection refused"),
             Self::ConnectionClosed => f.write_str("connection closed"),
-            Self::NotConnected(why) if why.is_empty() => f.write_str("not connected"),
+            Self::NotConnected(why) if why.text.is_empty() => f.write_str("not connected"),
             Self::NotConnected(why) | Self::Unusable(why) => write!(f, "not connected: {why}"),
             Self::NotSent(why) => write!(f, "not sent: {why}"),
             Self::ErrorReply(error) | Self::Demoted(error) => write!(f, "error reply: {error}"),

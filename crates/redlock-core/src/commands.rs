@@ -32,10 +32,10 @@ impl Purpose {
             Self::Locks => "locks are not acquired, extended or released",
             Self::Ballots => "it takes no ballots, so it grants no locks with fencing tokens",
             Self::Facts => "it is unknown whether it votes",
-            Self::Admission => "quarantines are neither begun nor ended",
-            Self::Barrier => "late requests are not stopped",
-            Self::Tracking => "waiters are not woken",
-            Self::Queues => "waiters are not served in the order of their arrival",
+            Self::Admission => "quarantines cannot start or finish",
+            Self::Barrier => "late requests cannot be cancelled",
+            Self::Tracking => "waiting clients are not woken",
+            Self::Queues => "waiting clients are not served in order of arrival",
             Self::Listing => {
                 "redlock status without a key and redlock release --force do not work there"
             }
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(uses.costs(["+zadd"]), Purpose::Ballots.cost());
         let two = uses.costs(["+set", "+get", "+client|kill"]);
         let expected =
-            "locks are not acquired, extended or released; late requests are not stopped";
+            "locks are not acquired, extended or released; late requests cannot be cancelled";
         assert_eq!(two, expected);
         assert_eq!(uses.costs(["&locks:*", "+zrank"]), Purpose::Queues.cost());
         let plain = Uses { quarantine: false, ballots: false, queues: true };

@@ -80,16 +80,16 @@ impl Facts {
 #[non_exhaustive]
 pub enum Unread {
     /// The node has no namespace: see [`RedisSetup::namespace`](crate::RedisSetup::namespace).
-    #[error("the record was not asked for")]
+    #[error("the record was not requested")]
     NotAsked,
     /// The server reads its data from disk.
     #[error("it is loading its data")]
     Loading,
     /// The key is not a hash.
-    #[error("the key of the record is of another type")]
+    #[error("the key of the record has the wrong type")]
     WrongType,
     /// This field of it is not what we would have written.
-    #[error("the record has a field \"{0}\" that is malformed")]
+    #[error("the record has a malformed field \"{0}\"")]
     Malformed(String),
     /// The server refuses to read it, for example because the user lacks the right to `HGETALL`.
     #[error("the record cannot be read: {0}")]

@@ -48,7 +48,7 @@ mod ttl;
 mod vote;
 
 pub use ballot::{Ballot, Balloted, Bid, FencingToken, InvalidFencingToken, Member};
-pub use cause::Cause;
+pub use cause::{Cause, NoConnection, TlsFault};
 pub use clock::{Clock, Instant};
 pub use facts::{Facts, Role, Unread};
 pub use key::Key;

@@ -43,6 +43,9 @@ pub enum WhyNot {
     Loading,
     /// The facts that decide whether it may vote cannot be read.
     Denied,
+    /// The key of its admission record is not a record: it has the wrong type, or a malformed
+    /// field.
+    BadRecord,
     /// Its data may have been lost a moment ago: it is being checked.
     Checked,
     /// The master has no admission record, and this client has read none on any master: all masters
@@ -124,7 +127,7 @@ impl NotAdmitted {
     fn state(&self) -> &'static str {
         match (self.why.is_ended_by_quarantine(), self.in_quarantine) {
             (true, true) => ", in quarantine",
-            (true, false) => ", its quarantine has not begun",
+            (true, false) => ", its quarantine has not started",
             (false, _) => "",
         }
     }
@@ -151,14 +154,9 @@ impl fmt::Display for NotAdmitted {
         }
         if let Some(wait) = self.votes_again {
             write!(f, "; votes again in {}", at_least(wait))?;
-            match self.by_visits {
-                Some(visits) if visits == wait => {}
-                Some(visits) => write!(
-                    f,
-                    " if a client stays connected, otherwise within {}",
-                    at_least(visits)
-                )?,
-                None => f.write_str(" but only if a client stays connected")?,
+            // Clients that stay only briefly take longer, or never end it.
+            if self.by_visits != Some(wait) {
+                f.write_str(" if a client stays connected")?;
             }
         }
         match &self.step_error {
@@ -176,6 +174,7 @@ impl fmt::Display for WhyNot {
             Self::Cluster => "it is a cluster node; use independent masters",
             Self::Loading => "it is loading its data",
             Self::Denied => "its INFO or admission record is unreadable",
+            Self::BadRecord => "its admission record is invalid",
             Self::Checked => "may have lost its data, being checked",
             Self::New => "new, or lost its data",
             Self::Emptied => "lost its data, or was added later",
@@ -190,8 +189,10 @@ impl fmt::Display for WhyNot {
                 "other clients use this prefix with a quarantine; use --quarantine on here too, \
                     or another prefix"
             }
-            Self::AskedTooEarly => "it did not vote yet when it was asked",
-            Self::NoBallots => "it takes no ballots, which fencing needs (Redis 6.2, and +zadd)",
+            Self::AskedTooEarly => "it was not voting yet when the request was sent",
+            Self::NoBallots => {
+                "it cannot store the ballots of fencing tokens (Redis 6.2 or newer, and +zadd)"
+            }
             Self::ReportsNoLoss => {
                 "it cannot report data loss, which --plain with a quarantine requires; enable \
                     CLIENT TRACKING (Redis 6.0 over RESP3, no proxy, +client|tracking \
@@ -222,7 +223,7 @@ mod tests {
         assert_eq!(
             begun.to_string(),
             "restarted, or lost its fencing data, in quarantine; votes again in 63.9 s if \
-             a client stays connected, otherwise within 2m10s"
+             a client stays connected"
         );
         let almost_over = NotAdmitted { by_visits: by_visits(63_810), ..restarted };
         assert_eq!(
@@ -232,8 +233,8 @@ mod tests {
         let new = NotAdmitted { in_quarantine: false, ..quarantine(WhyNot::New, 66_000) };
         assert_eq!(
             new.to_string(),
-            "new, or lost its data, its quarantine has not begun; votes again in 66.0 s but only if a \
-                client stays connected"
+            "new, or lost its data, its quarantine has not started; votes again in 66.0 s if a client \
+                stays connected"
         );
         let loading = NotAdmitted::new(WhyNot::Loading);
         assert_eq!(loading.to_string(), "it is loading its data");

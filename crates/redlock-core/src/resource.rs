@@ -15,7 +15,7 @@ pub struct Resource(Arc<[u8]>);
 #[non_exhaustive]
 pub enum InvalidResource {
     /// The name has no bytes.
-    #[error("the resource name is empty; give it 1 to {max} bytes", max = Resource::LEN_MAX)]
+    #[error("the resource name is empty; it must have 1 to {max} bytes", max = Resource::LEN_MAX)]
     Empty,
     /// The name has too many bytes.
     #[error(
@@ -29,7 +29,7 @@ pub enum InvalidResource {
     /// The name, or the prefix and the name together, contain a part that is reserved for the
     /// library's own keys.
     #[error(
-        "the key contains \"{prefix}\", which is reserved; choose another name",
+        "the key contains \"{prefix}\", a reserved word; choose another name",
         prefix = Resource::RESERVED
     )]
     Reserved,

@@ -26,9 +26,9 @@ pub enum InvalidTtl {
     },
     /// Longer than the namespace allows.
     #[error(
-        "a TTL of {} is too long; max_ttl is {}: take a shorter one and let the keeper \
-         extend it, or raise max_ttl: `.max_ttl(..)` of the builder (`--max-ttl`) while masters \
-         have no record of it, `redlock init --max-ttl D` once they have",
+        "a TTL of {} exceeds max_ttl ({}); use a shorter TTL, which is extended as needed, or raise \
+         the limit with `redlock init --max-ttl D` (`.max_ttl(..)` or --max-ttl while the masters \
+         have no record)",
         spelled(*.ttl), spelled(*.max)
     )]
     TooLong {
@@ -125,7 +125,7 @@ mod tests {
         }
         for long in [ms(60_001), Duration::from_nanos(60_000_000_001), Duration::MAX] {
             let refused = Ttl::new(long, ms(60_000)).unwrap_err().to_string();
-            assert!(refused.contains("max_ttl is 1m"), "{refused}");
+            assert!(refused.contains("exceeds max_ttl (1m)"), "{refused}");
         }
     }
 

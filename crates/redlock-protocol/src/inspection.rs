@@ -28,7 +28,7 @@ impl Inspection {
     pub fn asking(masters: usize, asked: MasterSet) -> Self {
         let mut inspection = Self::new(masters);
         for master in MasterSet::all(masters).without(asked).iter() {
-            let unasked = Cause::NotSent("it was not asked".into());
+            let unasked = Cause::NotSent("it was not queried".into());
             inspection.answers[master] = LastAnswer::unknown(unasked);
         }
         inspection

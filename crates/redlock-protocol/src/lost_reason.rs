@@ -32,7 +32,7 @@ impl fmt::Display for LostReason {
             Self::DataLost => "too many masters were restarted or emptied",
             Self::MaxHold => "max_hold was reached",
             Self::Shutdown => "the handle was shut down",
-            Self::Panicked => "the task that drives the handle has panicked",
+            Self::Panicked => "the background task of the handle panicked",
             Self::Released => "it was released",
         })
     }

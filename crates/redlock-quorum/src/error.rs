@@ -36,7 +36,7 @@ pub enum AcquireError {
     /// Too few masters answered, or too few of them vote, so the holder is not known. Repair the
     /// masters, or wait for the time of [`retry_after`](Self::retry_after).
     #[error(
-        "no quorum for {resource}, too few voting masters answered: {votes}{}",
+        "{resource}: no quorum, too few voting masters answered: {votes}{}",
         if votes.may_be_new() { BRAND_NEW } else { "" }
     )]
     NoQuorum {
@@ -65,12 +65,12 @@ pub enum AcquireError {
 /// Describes what happened to a refused lock.
 fn refusal(votes: &Votes) -> String {
     if votes.is_outbid() {
-        return format!("was given up, {}", votes.why_outbid());
+        return format!("was not acquired, {}", votes.why_outbid());
     }
     // Contenders may share the masters, or the holder has no label.
     let label = votes.holder_label().map(|label| format!(" ({label})")).unwrap_or_default();
-    let caller = if votes.is_held_here() { " caller of this process" } else { "" };
-    format!("is held by another{caller}{label}")
+    let holder = if votes.is_held_here() { "caller in this process" } else { "client" };
+    format!("is held by another {holder}{label}")
 }
 
 /// The advice if no master was ever admitted.
@@ -117,7 +117,7 @@ pub enum ExtendError {
     #[error(transparent)]
     Lost(#[from] Lost),
     /// A quorum of masters answered, and too few of them hold our key: the lock is not ours.
-    #[error("{resource} is not ours: {votes}")]
+    #[error("{resource} is not held by this token: {votes}")]
     NotOurs {
         /// The resource of the lock.
         resource: Resource,
@@ -127,7 +127,7 @@ pub enum ExtendError {
     /// Too few voting masters confirmed the extension (or, for a resume, agreed on a new fencing
     /// token, see [`Votes::is_outbid`]). The lease is not shortened; retry while it is valid.
     #[error(
-        "no quorum to {} {resource}, {}: {votes}",
+        "{resource}: no quorum to {} it, {}: {votes}",
         if votes.is_outbid() { "resume" } else { "extend" },
         if votes.is_outbid() { votes.why_outbid() } else { "too few voting masters answered" }
     )]
@@ -201,7 +201,7 @@ pub enum ReleaseError {
         votes: Votes,
     },
     /// Too few masters confirmed in time. The others may keep the key until it expires.
-    #[error("the release of {resource} is not confirmed by a quorum: {}", released(votes))]
+    #[error("{resource}: release not confirmed by a quorum: {}", released(votes))]
     Unconfirmed {
         /// The resource of the lock.
         resource: Resource,

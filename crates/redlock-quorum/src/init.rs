@@ -84,7 +84,7 @@ pub struct InitNode {
 #[non_exhaustive]
 pub enum InitError {
     /// Fewer than a quorum of masters could be read. Nothing was written.
-    #[error("fewer than a quorum of masters could be read, nothing was written: {}", list(.nodes))]
+    #[error("nothing was written, because too few masters answered: {}", list(.nodes))]
     NoQuorum {
         /// Each master's answer.
         nodes: Vec<InitNode>,
@@ -92,7 +92,7 @@ pub enum InitError {
     /// The record of some master was not read, and [`Init::again`] was not set. That record may
     /// show that the prefix was in use, and that masters without a record have lost a held lock.
     /// Duplicate addresses have no record either. Nothing was written.
-    #[error("{}; nothing was written: {}", unread_because(.unread, .nodes), list(.nodes))]
+    #[error("refused, nothing was written: {}: {}", unread_because(.unread, .nodes), list(.nodes))]
     Unread {
         /// The masters whose records were not read.
         unread: Vec<Arc<str>>,
@@ -109,8 +109,8 @@ pub enum InitError {
     /// The recorded set of masters differs from the list of this handle by more than one master,
     /// and [`Init::again`] was not set. The list may be wrong. Nothing was written.
     #[error(
-        "the list of masters differs from the recorded set by more than one: {lists}; correct the \
-         list, or set `again` to record it, if no lock is held; nothing was written: {}",
+        "refused, nothing was written: the list of masters differs from the recorded set by more \
+         than one: {lists}; correct the list, or set `again` to record it if no lock is held: {}",
         list(.nodes)
     )]
     OtherSet {
@@ -142,14 +142,14 @@ pub enum InitError {
         nodes: Vec<InitNode>,
     },
     /// The floor, or a score on a master, is 2^53 or more. Nothing was written.
-    #[error("a fencing token that was given or found is 2^53 or more, nothing was written")]
+    #[error("refused, nothing was written: the floor or a ballot is 2^53 or more")]
     TooLarge,
     /// The floor is more than 2^51 us, about 71 years, ahead of the masters' clocks. Tokens only
     /// grow, so this would permanently use up most of the range. Nothing was written.
     #[error(
-        "the floor that was given is more than 71 years (2^51 us) ahead of the masters' clocks, \
-         and would use up the fencing tokens for ever: give {limit} at most, such as the largest \
-         token that a store has seen; nothing was written"
+        "refused, nothing was written: the floor is more than 71 years (2^51 us) ahead of the \
+         masters' clocks and would permanently exhaust the fencing tokens; use at most {limit}, such \
+         as the largest token a store has seen"
     )]
     FloorTooFar {
         /// The largest floor that is allowed now.
@@ -158,10 +158,9 @@ pub enum InitError {
     /// The floor is more than a minute ahead of the masters' clocks, and [`Init::far_floor`] was
     /// not set. Nothing was written.
     #[error(
-        "the floor that was given is more than a minute ahead of the masters' clocks: if all \
-         masters restart empty, no master knows this floor, and tokens become smaller unless a \
-         person gives a floor above every token seen; give {limit} at most, or set `far_floor`; nothing \
-         was written"
+        "refused, nothing was written: the floor is more than a minute ahead of the masters' clocks \
+         (limit {limit}). With `far_floor` it is accepted, but if all masters ever restart empty, you \
+         must pass a floor above every token issued"
     )]
     FarFloor {
         /// The largest floor that is allowed now without [`Init::far_floor`].
@@ -170,7 +169,7 @@ pub enum InitError {
     /// The handle has [`Quarantine::Off`](crate::Quarantine::Off), so there is nothing to admit.
     /// [`Init::again`] removes the records of clients with a quarantine.
     #[error(
-        "the handle has Quarantine::Off: build one with Quarantine::On, or set `again` to \
+        "a handle with Quarantine::Off admits no masters; use Quarantine::On, or set `again` to \
          remove the records of a quarantine"
     )]
     Off,
@@ -224,11 +223,10 @@ impl InitNode {
 /// Returns the advice if no master was admitted.
 fn refusal(nodes: &[InitNode]) -> &'static str {
     if nodes.iter().any(InitNode::is_checked) {
-        return "masters are still being checked, perhaps by another init; call it again shortly";
+        return "masters are still being checked, perhaps by another init; call init again shortly";
     }
-    "this namespace was in use: a master may have lost a lock that is still held, or clients \
-     without a quarantine use it; wait for the end of the quarantine, or set `again` to state \
-     that no lock is held"
+    "refused: this prefix is in use, and a master may have lost a lock that is still held (or clients \
+     without a quarantine use it). Wait for the quarantine to end, or set `again` if no lock is held"
 }
 
 /// Returns the advice if records were not read.
@@ -238,8 +236,8 @@ fn unread_because(unread: &[Arc<str>], nodes: &[InitNode]) -> String {
         return "the list has duplicate addresses; list each server once".to_owned();
     }
     format!(
-        "the record of {} was not read, and it may show that this namespace was in use: call init \
-         again when every master answers, or set `again` to state that no lock is held",
+        "could not read the admission record of {}, which may show that this prefix is in use. Call \
+         init again once every master answers, or set `again` if no lock is held",
         unread.join(", ")
     )
 }
@@ -252,9 +250,8 @@ fn max_ttl_differs(wanted: Duration, nodes: &[InitNode]) -> String {
     let nodes = nodes.iter().map(node).collect::<Vec<_>>().join(", ");
     let wanted = spelled(wanted);
     format!(
-        "max_ttl is not known to be {wanted} on every master ({nodes}): another init may be \
-         setting another one; call this one again when that has ended, if {wanted} is still \
-         wanted"
+        "max_ttl is not {wanted} on every master ({nodes}), perhaps because of another init; call \
+         init again when it has finished"
     )
 }
 

@@ -247,7 +247,8 @@ pub use redlock_core::server_error;
 pub use redlock_core::{
     Cause, Clock, Credentials, FencingToken, Instant, InvalidFencingToken, InvalidLabel,
     InvalidNode, InvalidResource, InvalidTls, InvalidToken, InvalidTtl, InvalidUrl, Label,
-    ListDoubt, ListWarning, Lists, Mark, Node, NotAdmitted, Resource, Tls, Token, Verdict, WhyNot,
+    ListDoubt, ListWarning, Lists, Mark, NoConnection, Node, NotAdmitted, Resource, Tls, TlsFault,
+    Token, Verdict, WhyNot,
 };
 #[doc(hidden)]
 pub use redlock_protocol::ballot::clock::LEAD_MAX_US;

@@ -126,8 +126,7 @@ pub enum InvalidRequest {
     },
     /// The lock would be over before it could be held.
     #[error(
-        "a max_hold of {} is too short to hold a lock; the limit is {}: give at least that, or no \
-         max_hold for a lock without one",
+        "max_hold is {}, but must be at least {}; omit it for no limit",
         spelled(*.max_hold), spelled(MAX_HOLD_MIN)
     )]
     MaxHold {
@@ -135,7 +134,7 @@ pub enum InvalidRequest {
         max_hold: Duration,
     },
     /// There are fewer masters than the requested copies.
-    #[error("min_copies({copies}) is out of range for {masters} masters; take 1 to {masters}")]
+    #[error("min_copies({copies}) is out of range for {masters} masters; use 1 to {masters}")]
     MinCopies {
         /// The requested number.
         copies: usize,
@@ -143,7 +142,7 @@ pub enum InvalidRequest {
         masters: usize,
     },
     /// Too many resources to lock together, or none.
-    #[error("{count} resources cannot be locked together; name 1 to {max}")]
+    #[error("{count} resources cannot be locked together; pass 1 to {max}")]
     Resources {
         /// The number of resources.
         count: usize,
@@ -151,15 +150,14 @@ pub enum InvalidRequest {
         max: usize,
     },
     /// One call would lock a resource twice.
-    #[error("{resource} was named twice; name each resource once")]
+    #[error("{resource} is listed twice; list each resource once")]
     SameResource {
         /// The resource.
         resource: Resource,
     },
     /// The owner of a reentrant lock has entered it too often.
     #[error(
-        "the owner is in this lock {max} times, which is the limit: is it left as often as it is \
-         entered?"
+        "this owner has entered the lock {max} times (the limit); check that every guard is released"
     )]
     Depth {
         /// How often an owner can enter its lock.
@@ -170,12 +168,12 @@ pub enum InvalidRequest {
     Period,
     /// The number of a scheduled run is out of range.
     #[error(
-        "a fire is a number from 1 to {max}, such as the seconds since 1970 for which it is planned",
+        "a fire is a number from 1 to {max}, such as its planned time in seconds since 1970",
         max = redlock_core::Mark::END - 1
     )]
     Fire,
     /// A job has neither a period nor a scheduled run.
-    #[error("give a period or a fire: `.within(period)` or `.fire(number)`")]
+    #[error("call `.within(period)` or `.fire(number)` first")]
     NeitherPeriodNorFire,
     /// There is no tokio runtime, or it is shutting down.
     #[error(
@@ -185,14 +183,14 @@ pub enum InvalidRequest {
     NoRuntime,
     /// The background task of the handle has panicked. The handle no longer works.
     #[error(
-        "the task that drives this handle has panicked; its message says why: was the runtime \
-         built with enable_all()?"
+        "the background task panicked (see its message); if you built the runtime by hand, check \
+         that it calls enable_all()"
     )]
     Panicked,
     /// This process was forked after the handle was created. Nothing was sent.
     #[error(
-        "this process was forked after the lock handle was made, and cannot use it; make a handle \
-         after the fork"
+        "the lock handle cannot be used after a fork of its process; create a new handle after the \
+         fork"
     )]
     Forked,
 }
@@ -232,20 +230,20 @@ pub enum BuildError {
         error: Box<Self>,
     },
     /// There are too many masters.
-    #[error("{masters} masters were given; the limit is {max}", max = MASTERS_MAX)]
+    #[error("there are {masters} masters in the list, but at most {max} are supported", max = MASTERS_MAX)]
     TooManyMasters {
         /// The number of masters.
         masters: usize,
     },
     /// One master is listed twice.
-    #[error("{node} was given twice; every master must be another server")]
+    #[error("{node} is listed twice; each master must be a separate server")]
     SameNode {
         /// Its address.
         node: String,
     },
     /// A master is in virtual time, and the handle has no clock of that time.
     #[error(
-        "{node}: a simulated master needs the clock of its simulation; give \
+        "{node}: a simulated master needs the clock of its simulation; call \
          `.clock(masters.clock())`"
     )]
     NoClock {
@@ -260,7 +258,7 @@ pub enum BuildError {
     Default(#[from] InvalidRequest),
     /// The largest TTL is out of range.
     #[error(
-        "a max_ttl of {} is out of range; take {} to {}",
+        "max_ttl is {}, but must be between {} and {}",
         spelled(*.max_ttl), spelled(Ttl::MIN), spelled(MAX_TTL_MAX)
     )]
     MaxTtl {
@@ -268,7 +266,7 @@ pub enum BuildError {
         max_ttl: Duration,
     },
     /// The clock guard is longer than the longest lock.
-    #[error("a clock guard of {} is too long; the limit is max_ttl, {}",
+    #[error("clock guard {} must be at most max_ttl, {}",
         spelled(*.guard), spelled(*.max_ttl))]
     ClockGuard {
         /// The value of the builder.
@@ -277,13 +275,13 @@ pub enum BuildError {
         max_ttl: Duration,
     },
     /// A timeout is zero, so no master could answer.
-    #[error("a {name} of zero never lets a master answer; take at least 1 ms")]
+    #[error("{name} must be greater than zero, for example 1 ms")]
     ZeroTimeout {
         /// The name of the timeout.
         name: &'static str,
     },
     /// The operating system did not start the thread of a blocking handle.
-    #[error("no thread can be started for the blocking handle: {why}")]
+    #[error("could not start the thread of the blocking handle: {why}")]
     Thread {
         /// The error of the operating system.
         why: String,
@@ -291,7 +289,7 @@ pub enum BuildError {
     /// The prefix is invalid.
     #[error(
         "the prefix {prefix:?} cannot be used: it has more than 512 bytes, or it contains \
-         \"redlock-quorum:\", which is reserved"
+         the reserved word \"redlock-quorum:\""
     )]
     Prefix {
         /// The value of the builder.
@@ -435,7 +433,7 @@ mod tests {
         assert_eq!(settings().timing(None, MAX_TTL_MAX).unwrap().ttl.get(), TTL);
         let given = Settings { ttl: Some(ms(501)), ..settings() };
         for refused in [given.timing(None, ms(500)), settings().timing(Some(ms(501)), ms(500))] {
-            assert!(refused.unwrap_err().to_string().contains("max_ttl is 500ms"));
+            assert!(refused.unwrap_err().to_string().contains("exceeds max_ttl (500ms)"));
         }
         assert_eq!(settings().timing(Some(ms(90_000)), ms(120_000)).unwrap().ttl.get(), ms(90_000));
     }

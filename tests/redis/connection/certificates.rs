@@ -70,7 +70,7 @@ impl Authority {
         let lax = "openssl_conf = all\n[all]\nssl_conf = ssl\n[ssl]\nsystem_default = lax\n\
                    [lax]\nCipherString = DEFAULT:@SECLEVEL=0\n";
         fs::write(self.files.join("lax"), lax).unwrap();
-        // Another process may take the port before the server does: then another is tried.
+        // If another process takes the port before the server does, another port is tried.
         for _ in 0..20 {
             let probe = TcpListener::bind("127.0.0.1:0").unwrap();
             let port = probe.local_addr().unwrap().port();
@@ -136,7 +136,7 @@ async fn certificate_of_a_server_that_is_of_no_use_is_named_with_the_fix() {
         ("expired", "has expired: renew it, or correct the clock"),
         ("early", "is not valid yet: correct the clock"),
         ("v1", "has X.509 version 1"),
-        ("sha1", "is signed with an algorithm that is not accepted, such as SHA-1"),
+        ("sha1", "has an unsupported signature algorithm, such as SHA-1"),
     ] {
         let (_server, url) = ca.server(cert, "no");
         let said = cause(&url, ca.trusted()).await;
@@ -214,7 +214,7 @@ async fn server_without_tls_is_named() {
     let ca = Authority::new("plain");
     let url = server.url().replace("redis://", "rediss://");
     let said = cause(&url, ca.trusted()).await;
-    assert!(said.contains("may not speak TLS on this port"), "{said}");
+    assert!(said.contains("might not speak TLS on this port"), "{said}");
 }
 
 /// Files that are read once would end the locks of a program on the day that its certificate does.

@@ -1,4 +1,4 @@
-//! Masters that speak TLS only to those who know their CA.
+//! Masters with TLS, which only clients that know their CA can use.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -44,7 +44,7 @@ impl Pki {
 
     /// A server with a TLS port, and that port.
     fn server(&self, clients_need_certificates: bool) -> (RedisServer, u16) {
-        // Another process may take the port before the server does: then another is tried.
+        // If another process takes the port before the server does, another port is tried.
         for _ in 0..20 {
             let probe = TcpListener::bind("127.0.0.1:0").unwrap();
             let port = probe.local_addr().unwrap().port();
@@ -92,7 +92,7 @@ async fn a_server_whose_ca_is_not_trusted_gets_nothing() {
     let AcquireError::NoQuorum { votes, .. } = &error else { panic!("{error}") };
     let said = &votes.iter().next().unwrap().verdict;
     let Verdict::Unknown(Cause::Unusable(why)) = said else { panic!("{said}") };
-    assert!(why.contains("certificate"), "{why}");
+    assert!(why.as_str().contains("certificate"), "{why}");
 }
 
 #[tokio::test]

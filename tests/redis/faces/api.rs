@@ -287,7 +287,7 @@ async fn a_lease_goes_from_one_handle_to_another() {
     assert!(matches!(gone, ExtendError::NotOurs { .. }), "{gone}");
 }
 
-// Who holds it.
+// The holder.
 
 #[tokio::test]
 async fn status_reports_the_holder_by_token_and_label_and_then_that_there_is_none() {
@@ -405,5 +405,5 @@ async fn status_of_a_name_that_cannot_be_asks_no_master_and_says_why() {
     let Verdict::Unknown(Cause::NotConnected(why)) = &status.nodes[0].verdict else {
         panic!("{status:?}")
     };
-    assert!(why.contains("the resource name is empty"), "{why}");
+    assert!(why.as_str().contains("the resource name is empty"), "{why}");
 }

@@ -1,4 +1,4 @@
-//! What is refused, and in which words. Needs a `redis-server` on the PATH.
+//! Rejected inputs and their messages. Needs a `redis-server` on the PATH.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says so what it expects")]
 
@@ -27,7 +27,7 @@ fn connect<const N: usize>(urls: [&str; N]) -> RedlockBuilder {
     Redlock::builder().nodes(urls)
 }
 
-/// Nobody else says how long a TTL may be.
+/// No other client limits the TTL.
 fn off() -> RedlockBuilder {
     five().quarantine(Quarantine::Off)
 }
@@ -39,26 +39,29 @@ fn a_handle_that_cannot_be_is_refused_with_the_limit_and_the_cure() {
     let sixteen = (1..=16).map(|port| format!("redis://10.0.0.1:{port}"));
     let cases = [
         (connect([]), &["no masters", "1 to 15"][..]),
-        (Redlock::builder().nodes(sixteen), &["16 masters", "limit is 15"]),
-        (connect(["redis://h:1", "redis://H:1/2"]), &["h:1", "twice", "another server"]),
+        (Redlock::builder().nodes(sixteen), &["16 masters", "at most 15"]),
+        (connect(["redis://h:1", "redis://H:1/2"]), &["h:1", "twice", "separate server"]),
         (connect(["h:1"]), &["\"h:1\"", "redis://[user:password@]host[:port][/db]"]),
         (connect(["http://h:1"]), &["\"http://h:1\"", "rediss://"]),
-        (connect([""]), &["\"\" is not the URL"]),
+        (connect([""]), &["it is empty"]),
         (connect(["redis://user@h:1"]), &["user but no password"]),
         (connect(["rediss://h:1#insecure"]), &["#insecure", "CA"]),
         (five().ttl(Duration::ZERO), &["at least 10ms", "got 0s"]),
         (five().ttl(ms(9)), &["at least 10ms", "got 9ms"]),
-        (off().ttl(ms(60_001)), &["TTL of 1m1ms", "max_ttl is 1m", "raise max_ttl"]),
-        (five().ttl(Duration::MAX), &["too long", "max_ttl is 1d"]),
-        (five().max_ttl(ms(9)), &["max_ttl of 9ms", "10ms to 1d"]),
-        (five().max_ttl(Duration::MAX), &["out of range", "10ms to 1d"]),
-        (off().ttl(ms(10_000)).max_ttl(ms(9_999)), &["TTL of 10s", "max_ttl is 9.999s"]),
+        (off().ttl(ms(60_001)), &["TTL of 1m1ms", "max_ttl (1m)", "raise the limit"]),
+        (five().ttl(Duration::MAX), &["exceeds", "max_ttl (1d)"]),
+        (five().max_ttl(ms(9)), &["max_ttl is 9ms", "between 10ms and 1d"]),
+        (five().max_ttl(Duration::MAX), &["max_ttl is ", "between 10ms and 1d"]),
+        (off().ttl(ms(10_000)).max_ttl(ms(9_999)), &["TTL of 10s", "max_ttl (9.999s)"]),
         (five().node_timeout(ms(2_501)), &["2.501s", "a quarter of the TTL 10s, 2.5s"]),
         (five().node_timeout(Duration::MAX), &["node timeout", "a quarter of the TTL 10s, 2.5s"]),
-        (five().node_timeout(Duration::ZERO), &["node timeout of zero", "at least 1 ms"]),
-        (five().connect_timeout(Duration::ZERO), &["connect timeout of zero", "at least 1 ms"]),
-        (five().clock_guard(ms(60_001)), &["clock guard of 1m1ms", "limit is max_ttl, 1m"]),
-        (five().clock_guard(Duration::MAX), &["clock guard", "limit is max_ttl, 1m"]),
+        (five().node_timeout(Duration::ZERO), &["node timeout must be greater than zero", "1 ms"]),
+        (
+            five().connect_timeout(Duration::ZERO),
+            &["connect timeout must be greater than zero", "1 ms"],
+        ),
+        (five().clock_guard(ms(60_001)), &["clock guard 1m1ms", "at most max_ttl, 1m"]),
+        (five().clock_guard(Duration::MAX), &["clock guard", "at most max_ttl, 1m"]),
         (five().label(""), &["label \"\"", "1 to 64"]),
         (five().label("two words"), &["\"two words\"", "A-Z a-z 0-9 . _ @ : -"]),
         (five().label("x".repeat(65)), &["xxx", "1 to 64"]),
@@ -85,7 +88,7 @@ fn the_limits_themselves_are_allowed() {
     five().prefix("x".repeat(512)).clock_guard(Duration::ZERO).build().unwrap();
 }
 
-/// The requests that cannot be, and what must be said of each.
+/// Returns invalid requests, and the words that each message must contain.
 fn bad_requests(redlock: &Redlock) -> Vec<(LockRequest, [&'static str; 2])> {
     let lock = || redlock.lock("a");
     vec![
@@ -94,16 +97,16 @@ fn bad_requests(redlock: &Redlock) -> Vec<(LockRequest, [&'static str; 2])> {
         (redlock.lock("redlock-quorum:1"), ["reserved", "another name"]),
         (lock().ttl(Duration::ZERO), ["at least 10ms", "got 0s"]),
         (lock().ttl(ms(9)), ["at least 10ms", "got 9ms"]),
-        (lock().ttl(HOUR), ["TTL of 1h", "max_ttl is 1m"]),
-        (lock().ttl(Duration::MAX), ["is too long", "max_ttl is 1m"]),
+        (lock().ttl(HOUR), ["TTL of 1h", "max_ttl (1m)"]),
+        (lock().ttl(Duration::MAX), ["exceeds", "max_ttl (1m)"]),
         (lock().ttl(ms(100)), ["node timeout 1s", "a quarter of the TTL 100ms, 25ms"]),
-        (lock().min_copies(0), ["min_copies(0) is out of range", "take 1 to 3"]),
-        (lock().min_copies(4), ["min_copies(4)", "take 1 to 3"]),
-        (lock().min_copies(usize::MAX), ["min_copies(18446744073709551615)", "take 1 to 3"]),
+        (lock().min_copies(0), ["min_copies(0) is out of range", "use 1 to 3"]),
+        (lock().min_copies(4), ["min_copies(4)", "use 1 to 3"]),
+        (lock().min_copies(usize::MAX), ["min_copies(18446744073709551615)", "use 1 to 3"]),
         (lock().stop_margin(ms(9_898)), ["stop margin 9.898s", "shorter than the validity"]),
         (lock().stop_margin(Duration::MAX), ["stop margin", "for a TTL of"]),
         (lock().label("a/b"), ["\"a/b\"", "1 to 64"]),
-        (lock().max_hold(Duration::ZERO), ["max_hold of 0s", "the limit is 1ms: give at least"]),
+        (lock().max_hold(Duration::ZERO), ["max_hold is 0s", "at least 1ms; omit it"]),
     ]
 }
 
@@ -143,7 +146,7 @@ async fn a_lease_that_cannot_be_is_refused_before_anything_is_sent() {
     for (name, ttl, word) in [
         ("", ms(10_000), "empty"),
         ("redlock-quorum:", ms(10_000), "reserved"),
-        ("a", Duration::MAX, "max_ttl is 1m"),
+        ("a", Duration::MAX, "max_ttl (1m)"),
         ("a", Duration::ZERO, "at least 10ms"),
     ] {
         let lease = Lease::new(name, "token", ttl).unwrap();
@@ -197,7 +200,7 @@ async fn a_wait_of_zero_is_one_attempt_and_a_wait_is_kept_to() {
     assert!(sets() > before + 2, "it tries more than once");
 }
 
-// Masters that are none.
+// Servers that are not masters.
 
 /// Listens on a free port and says the same to every client.
 async fn stranger(says: &'static str) -> String {
@@ -310,12 +313,13 @@ async fn an_error_has_a_word_for_each_master_in_their_order() {
     let names = votes(&error).iter().zip(&proxies);
     names.for_each(|(vote, proxy)| assert_eq!(*vote.node, proxy.name()));
     let said: Vec<_> = votes(&error).iter().map(ToString::to_string).collect();
-    let whole = format!("no quorum for a, too few voting masters answered: {}", said.join(", "));
+    let whole = format!("a: no quorum, too few voting masters answered: {}", said.join(", "));
     assert_eq!(error.to_string(), whole);
 }
 
 fn through(proxies: &[FaultProxy]) -> RedlockBuilder {
-    // A connection that leaves a request unanswered for this long is replaced: not meanwhile.
+    // A connection with a request unanswered for this long is replaced, which must not happen
+    // during the test.
     let builder = Redlock::builder().connect_timeout(secs(10));
     builder.nodes(proxies.iter().map(FaultProxy::url)).node_timeout(ms(500))
 }
@@ -339,10 +343,10 @@ async fn held_reports_by_whom_and_for_how_long() {
     }
     assert!(named >= 3, "a quorum names the holder: {error}");
     let said = error.to_string();
-    assert!(said.starts_with("a is held by another caller of this process (web-1): "), "{said}");
+    assert!(said.starts_with("a is held by another caller in this process (web-1): "), "{said}");
     assert!(votes(&error).is_held_here());
     let error = ordinary(servers.urls()).build().unwrap().try_lock("a").await.unwrap_err();
-    assert!(error.to_string().starts_with("a is held by another (web-1): "), "{error}");
+    assert!(error.to_string().starts_with("a is held by another client (web-1): "), "{error}");
     assert!(!votes(&error).is_held_here());
     drop(guard);
 }
@@ -419,7 +423,7 @@ async fn what_may_be_left_is_reported_with_master_and_time() {
     servers[0].resume().unwrap();
 }
 
-// What must not be shown.
+// Secrets that must not be shown.
 
 #[tokio::test]
 async fn passwords_are_in_nothing_that_is_printed() {

@@ -11,8 +11,8 @@ use super::{KEY, LENGTH, Tape, complete, newcomer, sets, until};
 use crate::admission::{AGAIN, admitted, run};
 use crate::lab::{PATIENCE, eventually, in_time, ms, said, secs, text};
 
-/// What the first master says to a lock that it does not count for. It grants the key, and is asked
-/// then why it has not accepted the ballot.
+/// Returns the first master's answer to a lock for which it does not vote. It grants the key, and
+/// the client then queries why it has not accepted the ballot.
 async fn vote(redlock: &Redlock, servers: &RedisServers, tape: &Tape) -> Verdict {
     let begun = Instant::now();
     loop {
@@ -22,14 +22,14 @@ async fn vote(redlock: &Redlock, servers: &RedisServers, tape: &Tape) -> Verdict
         eventually("it says why", || matches!(vote(), Verdict::Unknown(_))).await;
         let vote = vote();
         in_time(guard.release()).await.unwrap();
-        // An answer that was late has said nothing.
+        // A late answer shows nothing.
         if !matches!(vote, Verdict::Unknown(Cause::TimedOut)) || begun.elapsed() > PATIENCE {
             return vote;
         }
     }
 }
 
-/// What is done to its ballots is noticed by the next lock, and cured by a quarantine.
+/// The next lock notices the damage to its ballots, and a quarantine repairs it.
 async fn comes_back(hurt: impl FnOnce(&RedisServer, &str)) {
     let ((servers, redlock), tape) = (admitted(3).await, Tape::default());
     tape.visit(&redlock).await;
@@ -61,7 +61,7 @@ async fn a_master_without_the_member_of_a_lock_does_not_vote_until_its_quarantin
     comes_back(|server, set| run(server, &["ZREM", set, &member])).await;
 }
 
-/// It may be meant so: nothing is written until a person has removed it.
+/// The key may be intended, so nothing is written until an operator has removed it.
 #[tokio::test]
 async fn a_master_whose_ballots_are_no_set_does_not_vote_until_a_person_removes_them() {
     let ((servers, redlock), tape) = (admitted(3).await, Tape::default());
@@ -87,8 +87,8 @@ async fn a_master_whose_ballots_are_no_set_does_not_vote_until_a_person_removes_
 async fn names_the_key(redlock: &Redlock, set: &str) {
     let deadline = Instant::now() + secs(10);
     let expected = format!(
-        "lost its fencing data, its quarantine has not begun; votes again in 4.4 s if a client \
-         stays connected, otherwise within 8.8 s; WRONGTYPE the key {set} is of another type"
+        "lost its fencing data, its quarantine has not started; votes again in 4.4 s if a client \
+         stays connected; WRONGTYPE the key {set} is of another type"
     );
     loop {
         let cause = redlock.inspect().await.remove(0).cause.map(|cause| cause.to_string());
@@ -100,7 +100,7 @@ async fn names_the_key(redlock: &Redlock, set: &str) {
     }
 }
 
-/// Waiting does not cure it: the wait ends at once, and the error names the keys.
+/// Waiting does not help, so the wait ends immediately, and the error names the keys.
 #[tokio::test]
 async fn a_majority_whose_ballots_are_no_sets_is_not_waited_for() {
     let (servers, redlock) = admitted(3).await;

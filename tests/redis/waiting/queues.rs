@@ -1,5 +1,5 @@
-//! Queues between clients on real servers, where the server's own behaviour is the question: full
-//! memory, rights that are missing, scripts that were forgotten, and long queues.
+//! Queues between clients on real servers, in cases that depend on the server: full memory, missing
+//! rights, flushed scripts, and long queues.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use tokio::time::timeout;
 const KEY: &[u8] = b"locks:job";
 const QUEUE: &str = "locks:redlock-quorum:1:queue:job";
 const PATIENCE: Duration = Duration::from_secs(20);
-/// What a user of the version before queues may do.
+/// The rights of a user of the version before queues.
 const FORMER: [&str; 20] = [
     "+set",
     "+get",
@@ -48,7 +48,7 @@ fn server() -> RedisServer {
     RedisServer::with(&ServerOptions::new().brand_new()).unwrap()
 }
 
-/// Makes the user `few` one that may do this, and nothing else, on all keys.
+/// Grants the user `few` only these rights, on all keys.
 fn allow(server: &RedisServer, rights: &[&str]) {
     let user = ["ACL", "SETUSER", "few", "reset", "on", ">secret", "~*", "resetchannels"];
     server.command(&[&user[..], rights].concat()).unwrap();
@@ -183,7 +183,7 @@ async fn without_the_right_to_publish_no_ticket_is_dropped_and_the_key_is_freed(
     allow(&server, &rights);
     let (mut a, mut b) = (Client::of_few(&server, 1).await, Client::new(&server, 2).await);
     let why = a.facts.no_queue.clone().unwrap();
-    assert!(why.starts_with("PUBLISH is refused"), "{why}");
+    assert!(why.starts_with("PUBLISH was rejected"), "{why}");
     a.take("a").await;
     b.enter("b").await;
     assert_eq!(a.leave("a").await.verdict, Verdict::Granted);
@@ -196,7 +196,7 @@ async fn what_is_missing_for_queues_is_known_before_the_first_request() {
     allow(&server, &FORMER);
     let client = Client::of_few(&server, 1).await;
     let why = client.facts.no_queue.clone().unwrap();
-    assert!(why.starts_with("ZRANGE is refused"), "{why}");
+    assert!(why.starts_with("ZRANGE was rejected"), "{why}");
     for (missing, named) in [
         ("+zrange", "ZRANGE"),
         ("+zrank", "ZRANK"),
@@ -209,7 +209,7 @@ async fn what_is_missing_for_queues_is_known_before_the_first_request() {
         let rights: Vec<_> = all.into_iter().filter(|right| *right != missing).collect();
         allow(&server, &rights);
         let why = Client::of_few(&server, 1).await.facts.no_queue.clone().unwrap();
-        assert!(why.starts_with(&format!("{named} is refused")), "{missing}: {why}");
+        assert!(why.starts_with(&format!("{named} was rejected")), "{missing}: {why}");
     }
     allow(&server, &[&FORMER[..], &OF_QUEUES, &[CHANNELS]].concat());
     let mut client = Client::of_few(&server, 1).await;
@@ -228,7 +228,7 @@ async fn without_the_right_to_subscribe_the_first_entry_says_so() {
     let mut client = Client::of_few(&server, 1).await;
     assert_eq!(client.enter("a").await.verdict, Verdict::Granted, "the reply is the entry's own");
     let NodeEvent::NoQueue(why) = client.event().await else { panic!("another event") };
-    assert!(why.starts_with("SUBSCRIBE is refused: NOPERM"), "{why}");
+    assert!(why.starts_with("SUBSCRIBE was rejected: NOPERM"), "{why}");
     let answer = client.enter("b").await;
     assert!(!answer.sent, "{answer:?}");
 }
@@ -244,8 +244,8 @@ async fn channels_that_are_taken_away_end_the_connection_and_the_next_one_knows(
     assert!(matches!(client.event().await, NodeEvent::Down { .. }));
     let NodeEvent::Up(facts) = client.event().await else { panic!("it is not connected again") };
     let why = facts.no_queue.unwrap();
-    assert!(why.starts_with("PUBLISH is refused"), "{why}");
-    // What needs no channel goes on.
+    assert!(why.starts_with("PUBLISH was rejected"), "{why}");
+    // Requests without a channel still work.
     assert_eq!(client.leave("a").await.verdict, Verdict::Granted);
 }
 
@@ -301,7 +301,7 @@ async fn scripts_that_are_forgotten_between_call_and_take_are_sent_again() {
     assert_eq!(b.take("b3").await, Answer::granted());
 }
 
-/// Adds tickets that nobody listens for.
+/// Adds tickets without a listener.
 fn add_dead(server: &RedisServer, tickets: usize) {
     let dead: Vec<String> = (0..tickets).map(|n| format!("{:016x}", n + 1_000_000)).collect();
     for chunk in dead.chunks(1_000) {
@@ -331,7 +331,7 @@ async fn a_queue_has_ten_thousand_tickets_and_the_dead_are_dropped_64_at_a_time(
     assert_eq!((entries, count(&server)), (157, 0));
 }
 
-/// Trap 18: a monitor's pattern is no waiter.
+/// Trap 18: a monitor's pattern is not a waiter.
 #[tokio::test]
 async fn who_listens_by_a_pattern_keeps_no_ticket_alive() {
     let server = server();

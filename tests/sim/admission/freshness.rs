@@ -25,7 +25,7 @@ async fn another_max_ttl_is_learnt_without_a_new_connection() {
     long().await.unwrap().release().await.unwrap();
     sleep(STALE).await;
     let error = long().await.unwrap_err();
-    assert!(error.to_string().contains("max_ttl is 400ms"), "{error}");
+    assert!(error.to_string().contains("max_ttl (400ms)"), "{error}");
 }
 
 /// A lock that was taken after the change may be as long as the new one says.

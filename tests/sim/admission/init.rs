@@ -32,7 +32,7 @@ async fn an_init_that_cannot_read_one_of_the_records_writes_nothing_and_names_th
         let error = stranger.init().await.unwrap_err();
         assert!(matches!(error, InitError::Unread { .. }), "{error}");
         let text = error.to_string();
-        let named = format!("the record of {}", masters[2].name());
+        let named = format!("record of {}", masters[2].name());
         assert!(text.contains(&named) && text.contains("nothing was written"), "{text}");
         assert!(masters[..2].iter().all(|master| master.data() == Default::default()));
         stranger.try_lock(RESOURCE).await.unwrap_err();

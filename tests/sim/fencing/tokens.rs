@@ -1,5 +1,5 @@
-//! Fencing tokens of the real lock: their order, what they cost, and that no contender is kept from
-//! its share by ballots that are refused.
+//! Fencing tokens of the real lock: their order, their cost, and that refused ballots keep no
+//! contender from its share.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -91,7 +91,10 @@ async fn masters_that_take_no_ballots_do_not_count() {
     let redlock = handle(&masters.another_client()).build().unwrap();
     let guard = redlock.lock(RESOURCE).await.unwrap();
     let verdict = guard.votes().iter().next().unwrap().verdict.to_string();
-    assert!(verdict.contains("it takes no ballots") && verdict.contains("NOPERM"), "{verdict}");
+    assert!(
+        verdict.contains("it cannot store the ballots") && verdict.contains("NOPERM"),
+        "{verdict}"
+    );
     guard.release().await.unwrap();
     masters[1].refuse_ballots(Some("NOPERM this user has no permissions"));
     let redlock = handle(&masters.another_client()).build().unwrap();
@@ -142,7 +145,7 @@ async fn a_minority_that_refuses_the_ballot_costs_nothing_and_is_a_copy() {
     let (masters, redlock) = masters(5);
     token(&redlock, "first").await;
     let member = Member::of(RESOURCE.as_bytes());
-    // They answer behind the others.
+    // They answer after the others.
     for master in &masters[3..] {
         master.edit_data(|data| {
             let run = data.record.run.unwrap();
@@ -173,7 +176,7 @@ async fn a_key_is_given_back_with_the_question_for_a_score() {
 async fn a_ballot_that_nobody_accepts_in_time_is_a_lock_that_is_held() {
     let (masters, redlock) = masters(3);
     token(&redlock, "first").await;
-    // One master grants and refuses, and then says no more; another is dead.
+    // One master grants and refuses, and then is silent. Another is dead.
     masters[2].down();
     let member = Member::of(RESOURCE.as_bytes());
     masters[0].edit_data(|data| {
@@ -195,7 +198,7 @@ async fn a_ballot_that_nobody_accepts_in_time_is_a_lock_that_is_held() {
     assert!(guard.fencing_token().unwrap().get() > 1_800_000_000_000_000);
 }
 
-// What they cost.
+// Costs.
 
 /// How many of so many locks of two clients that take turns needed another round trip.
 async fn second_ballots(apart_ms: i64, locks: u64) -> u64 {
@@ -240,8 +243,8 @@ async fn a_client_that_is_an_hour_behind_learns_it_from_the_scores() {
     assert_eq!(behind.stats().second_ballots, 2, "what was learnt is for all members");
 }
 
-/// What two clients that are 20 ms apart, and take turns on one key faster than that, need besides
-/// the first ballots.
+/// Returns how many second ballots two clients need that are 20 ms apart, and take turns on one key
+/// faster than that.
 async fn second_ballots_in_turn(seed: u64, locks: u64) -> u64 {
     let masters = admitted(5, seed);
     let clients = [masters.clone(), masters.another_client()].map(|client| {
@@ -313,9 +316,10 @@ async fn scores_near_the_end_on_a_quorum_are_passed_by_clients_that_try_once() {
     }
 }
 
-// Nobody starves.
+// No contender starves.
 
-/// What each client got in so much time; each knows the masters' clocks as they were when it came.
+/// Returns how many locks each client got in this time. Each knows the masters' clocks as of its
+/// connection.
 async fn shares(steps: &[i64], resources: &[&str], length: Duration) -> Vec<usize> {
     let masters = admitted(5, 1);
     let mut clients = Vec::new();
@@ -398,7 +402,7 @@ const FIVE: Campaign = Campaign {
     quarantine: Quarantine::On,
 };
 
-/// What masters forget, too: their ballots are then raised above all that was accepted before.
+/// Masters also lose data. Their ballots are then raised above all accepted ballots.
 fn nemesis(seed: u64) -> Nemesis {
     use Fault::{
         ClockStep, Delay, Kill, KillAndLoseData, LoseReplies, LoseRequests, Partition, Pause,
@@ -409,8 +413,8 @@ fn nemesis(seed: u64) -> Nemesis {
     nemesis.delay_max(NODE_TIMEOUT).clock_step_max(GUARD)
 }
 
-/// Each campaign judges its tokens (`contenders.rs`); this one runs for as many seeds as it is
-/// given: `REDLOCK_SEED=0..100000`.
+/// Each campaign checks its tokens (`contenders.rs`). This test runs as many seeds as you pass:
+/// `REDLOCK_SEED=0..100000`.
 #[test]
 fn tokens_keep_their_order_whatever_happens() {
     let counters: Arc<[AtomicUsize; 3]> = Arc::default();

@@ -68,9 +68,9 @@ async fn what_cannot_be_locked_together_is_refused_and_nothing_is_sent() {
     let (long, reserved) = ("k".repeat(513), "redlock-quorum:1");
     let many: Vec<String> = (0..65).map(|number| number.to_string()).collect();
     let refusals = [
-        (redlock.lock_all(Vec::<String>::new()), "name 1 to 64"),
+        (redlock.lock_all(Vec::<String>::new()), "pass 1 to 64"),
         (redlock.lock_all(&many), "65 resources"),
-        (redlock.lock_all(["a", "b", "a"]), "a was named twice"),
+        (redlock.lock_all(["a", "b", "a"]), "a is listed twice"),
         (redlock.lock_all(["a", &long]), "512"),
         (redlock.lock_all(["a", reserved]), "redlock-quorum:"),
         (redlock.lock_all(["a", "b"]).ttl(ms(1)), "10ms"),
@@ -109,7 +109,7 @@ async fn whoever_waits_for_a_key_holds_the_smaller_ones_and_none_that_is_larger(
     let collecting = tokio::spawn(redlock.lock_all(["c", "b", "a"]).into_future());
     sleep(NODE_TIMEOUT).await;
     assert_eq!(held(&masters), [5, 5, 0]);
-    // Longer than a lease lasts: what is held meanwhile is extended, and by the waiter alone.
+    // Longer than a lease lasts. Only the waiter extends locks held for this long.
     sleep(TTL * 3).await;
     assert_eq!(held(&masters), [5, 5, 0]);
     guard.release().await.unwrap();
@@ -167,7 +167,7 @@ async fn a_future_that_nobody_polls_keeps_nothing_for_longer_than_a_ttl() {
     assert!(polled.is_err() && holders(&masters, "a") == 5);
     sleep(TTL + GUARD).await;
     assert_eq!(held(&masters), [0, 5, 0]);
-    // It goes on where it is polled again: what was lost is collected anew.
+    // Once polled again, it continues, and acquires the lost locks again.
     guard.release().await.unwrap();
     let set = timeout(TTL * 2, collecting).await.expect("in time").unwrap();
     assert!(set.is_held() && held(&masters) == [5, 5, 5]);
@@ -284,13 +284,13 @@ async fn a_handle_that_is_shut_down_ends_the_collection() {
     assert!(matches!(refused, AcquireError::Shutdown), "{refused}");
 }
 
-/// How a client locks several resources; the others are wrong.
+/// How a client locks several resources. Only one way is correct.
 #[derive(Clone, Copy)]
 enum Recipe {
     Ours,
     /// One after the other, in the order in which they are named.
     InAnyOrder,
-    /// It goes on with those that it got.
+    /// It continues with the locks that it got.
     Some,
 }
 
@@ -328,7 +328,7 @@ impl Recipe {
     }
 }
 
-/// What one client did.
+/// The record of one client.
 struct Client {
     redlock: Redlock,
     recipe: Recipe,
@@ -375,8 +375,8 @@ impl Client {
     }
 }
 
-/// Clients that lock random sets of six keys, beside a nemesis. The checker judges each key; no
-/// client is stuck, and each has all of what it asked for.
+/// Runs clients that lock random sets of six keys, with a nemesis. The checker judges each key, no
+/// client is stuck, and each has all its requested locks.
 async fn campaign(seed: u64, recipe: Recipe) -> anyhow::Result<()> {
     const LENGTH: Duration = ms(10_000);
     let masters = SimNodes::new(5, seed);

@@ -1,5 +1,5 @@
-//! What is made of the masters' answers: by an extension, by those that lost, and where an address
-//! leads to another server.
+//! The handling of masters' answers: by an extension, by clients that lost, and if an address leads
+//! to another server.
 
 use std::sync::{Arc, Mutex};
 
@@ -51,7 +51,7 @@ async fn an_extension_that_more_than_a_minority_denies_is_not_ours() {
 
 // The label of the holder.
 
-/// What is sent to simulated masters is the same on every machine.
+/// Requests to simulated masters are the same on every machine.
 #[tokio::test(start_paused = true)]
 async fn lock_of_simulated_masters_has_a_label_only_if_one_is_given() {
     let (masters, redlock) = masters(3);
@@ -76,7 +76,7 @@ async fn handle_on_simulated_masters_is_not_built_without_their_clock() {
     let (masters, _) = masters(3);
     let refused = Redlock::builder().masters(masters.nodes()).build().unwrap_err();
     assert_eq!(refused, BuildError::NoClock { node: "sim-0:6379".into() });
-    let said = "sim-0:6379: a simulated master needs the clock of its simulation; give ";
+    let said = "sim-0:6379: a simulated master needs the clock of its simulation; call ";
     assert!(refused.to_string().starts_with(said), "{refused}");
 }
 
@@ -88,18 +88,18 @@ async fn lock_that_a_caller_of_this_process_holds_is_reported_as_such_until_it_i
     let guard = full(&redlock, &masters).await;
     let here = |error: AcquireError| (error.votes().unwrap().is_held_here(), error.to_string());
     let (is_here, said) = here(redlock.try_lock(RESOURCE).await.unwrap_err());
-    assert!(is_here && said.contains("is held by another caller of this process: "), "{said}");
+    assert!(is_here && said.contains("is held by another caller in this process: "), "{said}");
     let (is_here, said) = here(redlock.clone().lock(RESOURCE).wait(TTL).await.unwrap_err());
     assert!(is_here, "at the end of a wait too: {said}");
     let (is_here, said) = here(other.try_lock(RESOURCE).await.unwrap_err());
-    assert!(!is_here && said.contains("is held by another: "), "{said}");
+    assert!(!is_here && said.contains("is held by another client: "), "{said}");
     guard.release().await.unwrap();
     let _other = full(&other, &masters).await;
     let (is_here, said) = here(redlock.try_lock(RESOURCE).await.unwrap_err());
     assert!(!is_here, "{said}");
 }
 
-// Those that lost.
+// Clients that lost.
 
 #[tokio::test(start_paused = true)]
 async fn one_that_lost_asks_only_those_for_a_release_that_may_have_its_key() {
@@ -112,7 +112,7 @@ async fn one_that_lost_asks_only_those_for_a_release_that_may_have_its_key() {
     assert_eq!(copies(&masters), 3);
 }
 
-/// One whose answer did not come in time is asked, too: it may carry the request out.
+/// A master without an answer in time also gets a release, because it may execute the request.
 #[tokio::test(start_paused = true)]
 async fn one_that_lost_asks_the_silent_for_a_release() {
     let (masters, redlock) = masters(5);
@@ -129,7 +129,7 @@ async fn one_that_lost_asks_the_silent_for_a_release() {
 
 // Servers that move.
 
-/// An address behind which the server can be exchanged.
+/// An address whose server can be exchanged.
 struct Address {
     name: String,
     server: Mutex<Arc<SimNode>>,
@@ -199,7 +199,7 @@ async fn addresses_that_swap_their_servers_count_again() {
 
 // Answers that come late.
 
-/// A master that answers when the test says so, and as of when it says so.
+/// A master that answers when the test tells it to, with the time that the test chooses.
 #[derive(Default)]
 struct Delayed {
     asked: Mutex<Vec<(Verb, VoteSlot)>>,
@@ -226,8 +226,8 @@ impl Node for Delayed {
     }
 }
 
-/// The driver counts an extension by when its answer was read; the holder has looked at the clock
-/// meanwhile. What the holder was told stays, and nothing is extended for it any more.
+/// The driver takes the time at which an answer was read, but the holder has read the clock in the
+/// meantime. The answer to the holder stays, and the driver no longer extends its lease.
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_its_holder_saw_lapse_is_not_kept() {
     let (node, clock) = (Arc::new(Delayed::default()), redlock_core::Clock::paused());

@@ -1,5 +1,5 @@
-//! What is logged: a lock can be followed from its request to its release, warnings are few, and
-//! a subscriber may use the handle.
+//! The log: a lock can be followed from its request to its release, warnings are rare, and a
+//! subscriber may use the handle.
 
 use std::fmt;
 use std::future::IntoFuture;
@@ -43,7 +43,7 @@ impl Visit for Line {
     }
 }
 
-/// Wants no line, and wants to be asked for each.
+/// A subscriber that rejects each line, but wants to decide on each.
 struct Silent;
 
 impl Subscriber for Silent {
@@ -66,23 +66,23 @@ impl Subscriber for Silent {
     fn exit(&self, _: &Id) {}
 }
 
-/// Gives the lines of this thread to `subscriber` until the guard is dropped.
+/// Sends the log lines of this thread to `subscriber` until the guard is dropped.
 ///
-/// While one thread only has a subscriber, `tracing` lets the thread that comes to a place first
-/// decide for the process whether its lines are wanted: a test that runs beside this one would
-/// silence it. With a subscriber for the whole process each thread is asked.
+/// If only one thread has a subscriber, `tracing` lets the first thread at a callsite decide for
+/// the process whether its lines are wanted, so a parallel test would silence it. With a subscriber
+/// for the whole process, each thread decides.
 fn record(subscriber: impl Subscriber + Send + Sync) -> DefaultGuard {
     static EVERYWHERE: Once = Once::new();
     EVERYWHERE.call_once(|| tracing::subscriber::set_global_default(Silent).unwrap());
     tracing::subscriber::set_default(subscriber)
 }
 
-/// Keeps every line; a span is a line with its name.
+/// Keeps every line. A span is a line with its name.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<Line>>>);
 
 impl Log {
-    /// Records what is logged on this thread, until the guard is dropped.
+    /// Records the log lines of this thread until the guard is dropped.
     pub(crate) fn begin(level: LevelFilter) -> (Self, DefaultGuard) {
         let log = Self::default();
         let subscriber = tracing_subscriber::registry().with(log.clone().with_filter(level));
@@ -122,7 +122,7 @@ impl<S: Subscriber> Layer<S> for Log {
     }
 }
 
-/// Whether these stand among the messages in this order.
+/// Checks that the messages contain these in this order.
 fn assert_in_order(messages: &[String], expected: &[&str]) {
     let mut left = messages.iter();
     for one in expected {
@@ -275,9 +275,9 @@ async fn list_that_differs_by_one_is_warned_of_once() {
     assert_eq!(said.len(), 1, "{said:?}");
     let lists = said[0].field("lists").unwrap();
     assert!(lists.starts_with("it belongs to a set of 5 masters (sim-0:6379, "), "{lists}");
-    assert!(lines("master does not count").is_empty());
+    assert!(lines("master does not vote").is_empty());
     on(2).unwrap().try_lock(RESOURCE).await.unwrap_err();
-    let said = lines("master does not count");
+    let said = lines("master does not vote");
     assert_eq!(said.len(), 2, "{said:?}");
     assert!(said[0].field("cause").unwrap().contains("and this client lists 2"), "{said:?}");
 }
@@ -332,7 +332,7 @@ impl<S: Subscriber> Layer<S> for Meddler {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let mut line = Line { level: Level::TRACE, message: String::new(), fields: Vec::new() };
         event.record(&mut line);
-        // What it does is logged, too, at once or by the driver.
+        // Its actions are logged as well, immediately or by the driver.
         if line.field("resource") != Some("meddling") && !IS_MEDDLING.replace(true) {
             self.meddle();
             IS_MEDDLING.set(false);
@@ -340,7 +340,7 @@ impl<S: Subscriber> Layer<S> for Meddler {
     }
 }
 
-/// In a thread of its own: what is locked twice hangs, and no timer of a runtime ends that.
+/// Runs in a separate thread, because a double lock hangs, and no timer of a runtime ends that.
 #[test]
 fn a_subscriber_may_use_the_handle_because_nothing_is_locked() {
     let (done, outcome) = std::sync::mpsc::channel();
@@ -419,7 +419,7 @@ async fn a_master_that_stays_away_is_one_line_however_often_it_is_tried() {
     assert_eq!(still.count(), 20);
 }
 
-/// Panics at each line, and whenever it is asked whether one is wanted.
+/// Panics at each line, and whenever a callsite checks whether it is enabled.
 struct Panics;
 
 impl<S: Subscriber> Layer<S> for Panics {

@@ -19,6 +19,7 @@ use crate::keys::Keys;
 use crate::masters::{self, Masters};
 use crate::output;
 use crate::rights::{self, Tried};
+use crate::session::EXAMINE;
 use crate::stderr;
 
 pub(crate) async fn acl(global: &Global, args: &args::Acl) -> Result<u8, Failure> {
@@ -154,7 +155,7 @@ async fn print(global: &Global, masters: &Masters) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// What one master has shown.
+/// The result for one master.
 enum Checked {
     /// Its user, and the rights that the user lacks.
     Lacks(String, Vec<String>),
@@ -190,9 +191,12 @@ async fn check(global: &Global, masters: &Masters) -> Result<u8, Failure> {
         }
     }
     let code = if unexamined.is_empty() { MISSING } else { UNAVAILABLE };
-    let fix = (!missing.is_empty()).then(|| "`redlock acl` prints the rights".to_owned());
-    let said: Vec<String> = unexamined.into_iter().chain(missing).chain(fix).collect();
-    if said.is_empty() { Ok(0) } else { Err(Failure::new(code, anyhow!("{}", said.join("; ")))) }
+    let step = if missing.is_empty() { EXAMINE } else { "`redlock acl` prints the rights" };
+    let said: Vec<String> = unexamined.into_iter().chain(missing).collect();
+    match said.is_empty() {
+        true => Ok(0),
+        false => Err(Failure::new(code, anyhow!("{}; {step}", said.join("; ")))),
+    }
 }
 
 /// A log-in is a password, and a database that the user must be allowed to select.

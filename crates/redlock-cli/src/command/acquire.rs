@@ -1,4 +1,4 @@
-//! `redlock acquire`: take the lock and leave it to expire.
+//! `redlock acquire`: acquires the lock and leaves it to expire.
 
 use anyhow::anyhow;
 use redlock_quorum::{Guard, GuardSet};
@@ -35,8 +35,9 @@ async fn hand_over_all(
     Ok(0)
 }
 
-/// Prints the token and gives the lock to the reader of it. Nobody could use or release a lock
-/// whose token was not printed, so it is released then; and also when a signal comes first.
+/// Prints the token, and leaves the lock to its reader. Without the printed token, no process could
+/// use or release the lock, so it is released if printing fails. It is also released if a signal
+/// arrives first.
 async fn hand_over(
     session: &Session,
     guard: Guard,
@@ -49,7 +50,7 @@ async fn hand_over(
         votes = session.hear_all(&guard) => Ok(votes),
     };
     let printed = heard.and_then(|votes| {
-        session.say(&guard, "acquired", &votes);
+        session.say(guard.resource(), "acquired", &votes);
         print(session, &guard, as_json)?;
         session.warn_of_margin(&votes);
         Ok(())

@@ -15,7 +15,7 @@ pub(crate) async fn extend(global: &Global, args: &Extend) -> Result<u8, Failure
     let outcome = match resume(&session, &args.token).await {
         Ok(guard) => {
             let votes = session.hear_all(&guard).await;
-            session.say(&guard, "extended", &votes);
+            session.say(guard.resource(), "extended", &votes);
             let printed = Held::new(&guard, session.ttl.get()).print(args.json);
             session.warn_of_margin(&votes);
             // Printed or not, it is extended, and its holder has the token.
@@ -42,19 +42,22 @@ async fn resume(session: &Session, token: &str) -> Result<Guard, Failure> {
 
 async fn not_extended(session: &Session, error: ExtendError) -> Failure {
     let votes = error.votes().cloned();
+    if let Some(votes) = &votes {
+        session.say(&session.key, "not extended", votes);
+    }
     let said = votes.as_ref().map(answers::said).unwrap_or_default();
     let failure = match error {
         ExtendError::Invalid(why) => why.into(),
         ExtendError::NotOurs { resource, .. } => {
-            Failure::new(NOT_OURS, anyhow!("{resource} is not ours: {said}"))
+            Failure::new(NOT_OURS, anyhow!("{resource} is not held by this token: {said}"))
         }
         ExtendError::NoQuorum { resource, votes } if votes.is_outbid() => {
             let why = votes.why_outbid();
-            Failure::new(UNAVAILABLE, anyhow!("no quorum to resume {resource}, {why}: {said}"))
+            Failure::new(UNAVAILABLE, anyhow!("{resource}: not extended, {why}: {said}"))
         }
         ExtendError::NoQuorum { resource, .. } => {
             let why = "too few voting masters answered";
-            Failure::new(UNAVAILABLE, anyhow!("no quorum to extend {resource}, {why}: {said}"))
+            Failure::new(UNAVAILABLE, anyhow!("{resource}: no quorum, {why}: {said}"))
         }
         ExtendError::TooLate { resource, .. } => {
             let why = "too late, no validity was left";

@@ -16,7 +16,7 @@ use crate::output::{self, Forced};
 use crate::session::Session;
 use crate::stderr;
 
-/// A key on one master that is to be deleted, with the value that was looked at.
+/// A key on one master to delete, with its value as read.
 pub(super) struct Target {
     pub(super) url: String,
     pub(super) node: String,
@@ -36,7 +36,7 @@ pub(crate) async fn force(global: &Global, args: &Release) -> Result<u8, Failure
     outcome
 }
 
-/// Whether there is somebody to ask, or nobody wants to be asked.
+/// Fails if a confirmation is required and there is no terminal to prompt on.
 pub(super) fn may_delete(args: &Release) -> Result<(), Failure> {
     if args.yes || has_terminal() {
         return Ok(());
@@ -89,7 +89,7 @@ pub(super) fn may_keep(node: &str, why: &dyn Display) {
     stderr::note(&format!("{node} may keep the key: {why}"));
 }
 
-/// What there is to delete, on the masters that answer.
+/// Returns the keys to delete on the masters that answer.
 async fn targets(session: &Session, key: &[u8], status: &Status) -> Vec<Target> {
     let mut targets = Vec::new();
     for (url, node) in session.masters.urls().zip(&status.nodes) {
@@ -124,7 +124,7 @@ async fn target(session: &Session, key: &[u8], url: &str, vote: &NodeVote) -> Op
 async fn nothing(session: &Session, status: &Status, args: &Release) -> Result<u8, Failure> {
     let key = session.key.to_string();
     let cause =
-        anyhow!("nothing to delete, {}: {}", answers::verdict(&key, status), answers::list(status));
+        anyhow!("{}; nothing to delete: {}", answers::verdict(&key, status), answers::list(status));
     if args.json {
         output::json(&Forced { key: (&session.key).into(), deleted: Vec::new() })?;
     }
@@ -138,7 +138,7 @@ fn has_terminal() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-/// Asks, after saying what that means.
+/// Prints the consequence, and prompts for confirmation.
 pub(super) fn agree(what: &str) -> Result<(), Failure> {
     let question = format!("{what}\nDelete? [y/N] ");
     let mut answer = String::new();

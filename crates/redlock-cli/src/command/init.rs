@@ -1,5 +1,4 @@
-//! `redlock init`: a person states that no lock of a former life is alive, and masters are
-//! admitted.
+//! `redlock init`: an operator asserts that no earlier lock is held, and the masters are admitted.
 
 use std::ffi::OsStr;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -12,6 +11,7 @@ use redlock_quorum::{
 };
 use serde::Serialize;
 
+use crate::answers::said_once;
 use crate::args;
 use crate::command::prior;
 use crate::command::refusals::{refused, standing};
@@ -20,10 +20,10 @@ use crate::exit::{Failure, NOT_OURS, UNAVAILABLE};
 use crate::global::Global;
 use crate::lists;
 use crate::output;
-use crate::session::Session;
+use crate::session::{EXAMINE, Session, quarantine};
 use crate::stderr;
 
-/// What `init` prints as JSON.
+/// The output of `init --json`.
 #[derive(Serialize)]
 struct Report<'a> {
     nodes: Vec<Node<'a>>,
@@ -42,8 +42,9 @@ struct Node<'a> {
 
 pub(crate) async fn init(global: &Global, args: &args::Init) -> Result<u8, Failure> {
     let session = Session::new(global, OsStr::new("-"))?;
-    for lacks in session.lacking().await {
-        stderr::note(&lacks);
+    let lacking = session.lacking().await;
+    if !lacking.is_empty() {
+        stderr::note(&lacking);
     }
     let outcome = admit(&session, global, args).await;
     session.close().await;
@@ -79,8 +80,8 @@ async fn admit(session: &Session, global: &Global, args: &args::Init) -> Result<
             let limits = error.nodes().filter(|_| global.max_ttl.is_some()).and_then(limits);
             let causes = error.nodes().into_iter().flatten().filter_map(|node| node.cause.clone());
             let causes: Vec<_> = causes.collect();
-            let failure = session
-                .with_hints(refused(error, warning.as_ref()), &causes.iter().collect::<Vec<_>>());
+            let step = session.next_step(&causes.iter().collect::<Vec<_>>());
+            let failure = refused(error, warning.as_ref(), &step);
             Err(match limits {
                 Some(limits) => failure.with_hint(&limits),
                 None => failure,
@@ -99,8 +100,8 @@ fn shows_lists(error: &InitError, warning: Option<&ListWarning>) -> bool {
     }
 }
 
-/// Shows what the statement is about, and asks on a terminal. Elsewhere the answer must have been
-/// given before.
+/// Shows the masters, and prompts for confirmation on a terminal. Without a terminal, an option
+/// must confirm.
 async fn agree(session: &Session, global: &Global) -> Result<(), Failure> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Err(no_terminal(session).await);
@@ -115,7 +116,7 @@ async fn agree(session: &Session, global: &Global) -> Result<(), Failure> {
     }
     session.has_warned_of_list.set(true);
     // No answer is a no.
-    let _ = io::stderr().write_all(question(&changes).as_bytes());
+    let _ = io::stderr().write_all(question(&changes, session.quarantine(&nodes)).as_bytes());
     let mut answer = String::new();
     let _ = io::stdin().lock().read_line(&mut answer);
     match answer.trim() {
@@ -138,22 +139,23 @@ async fn no_terminal(session: &Session) -> Failure {
     Failure::usage(anyhow!("{what}{changes}"))
 }
 
-/// What must be true. A change of the list is a second statement.
-fn question(changes: &[Lists]) -> String {
+/// Returns the statements to confirm. A change of the list is a second statement.
+fn question(changes: &[Lists], quarantine: Duration) -> String {
+    let quarantine = format!("{} (1.1 × max_ttl)", spelled(quarantine));
     let change = |lists: &Lists| {
         format!(
-            "The recorded set of masters changes: {}. Every client uses the recorded list or this \
-             one, and the previous change is at least 1.1 times max_ttl ago.\n",
+            "The recorded set of masters changes: {}. Answer y only if every client uses the \
+             recorded list or this one, and the previous change was at least {quarantine} ago.\n",
             lists::change(lists)
         )
     };
-    format!("{}{QUESTION}", changes.iter().map(change).collect::<String>())
+    let changes: String = changes.iter().map(change).collect();
+    format!(
+        "{changes}Answer y only if (a) none of these masters was restarted, flushed or replaced in \
+         the last {quarantine}, or (b) no client holds a lock on them. Otherwise two clients could \
+         hold the same lock.\nLet them vote now? [y/N] "
+    )
 }
-
-const QUESTION: &str = "\
-     None of these masters has restarted, been flushed or replaced within the last 1.1 times \
-     max_ttl, or no lock on them is held. If this is wrong, two clients may hold one lock.\n\
-     Is this true? [y/N] ";
 
 fn shown(node: &NodeReport) -> String {
     let process = match &node.server {
@@ -164,7 +166,7 @@ fn shown(node: &NodeReport) -> String {
     format!("{}  {state}  {process}", node.node)
 }
 
-/// Which process it is, as far as people compare it, and for how long it has been running.
+/// Describes a process by the start of its id, which is enough to compare it, and by its uptime.
 fn process(run_id: Option<&str>, uptime: Option<Duration>) -> String {
     let run = run_id.map_or("?", |run_id| run_id.get(..8).unwrap_or(run_id));
     match uptime {
@@ -203,7 +205,7 @@ fn note_a_new_set(nodes: &[InitNode]) {
     let Some(set) = nodes.iter().find_map(|node| node.set.as_ref()) else { return };
     let former = nodes.iter().filter_map(|node| node.former_set.as_ref());
     let quarantine =
-        nodes.iter().filter_map(|node| node.max_ttl).max().unwrap_or_default() * 11 / 10;
+        quarantine(nodes.iter().filter_map(|node| node.max_ttl).max().unwrap_or_default());
     for former in lists::distinct(former.filter(|former| former.id != set.id)) {
         let lists = Lists::new(Some(former.clone()), set.names.clone());
         stderr::note(&format!(
@@ -215,7 +217,7 @@ fn note_a_new_set(nodes: &[InitNode]) {
     }
 }
 
-/// A floor is written with an admission. Who gives one expects it everywhere.
+/// A floor is written with an admission, but its user expects it on every master.
 fn note_those_without_floor(nodes: &[InitNode]) {
     let before = nodes.iter().filter(|node| node.was == Standing::Admitted);
     let before: Vec<&str> = before.map(|node| &*node.node).collect();
@@ -244,7 +246,7 @@ fn note_a_larger_max_ttl(nodes: &[InitNode], given: Duration, again: bool) {
     stderr::note(&format!("max_ttl stays at {}, the value on the masters: {cure}", spelled(held)));
 }
 
-/// Clients look at the records from time to time, and until then go on with what they have read.
+/// Clients read the records from time to time, and use the previous value until then.
 fn note_a_former_max_ttl(nodes: &[InitNode]) {
     /// How long a client that runs takes to read the records again, and some more.
     const READ_AGAIN: Duration = Duration::from_secs(60);
@@ -260,8 +262,8 @@ fn note_a_former_max_ttl(nodes: &[InitNode]) {
     ));
 }
 
-/// A refusal admits no master, and may have raised `max_ttl` on those that vote all the same. None
-/// where all masters have the same one, and had it before.
+/// Returns the values of `max_ttl` after a refusal, which admits no master but may have raised the
+/// value on voting masters. `None` if all masters have the same unchanged value.
 fn limits(nodes: &[InitNode]) -> Option<String> {
     let first = nodes.first()?.max_ttl;
     let is_same = |node: &InitNode| node.max_ttl == first && node.former_max_ttl == first;
@@ -284,18 +286,18 @@ fn limits(nodes: &[InitNode]) -> Option<String> {
 /// Whether a quorum votes now. Masters that were not there are named: they need another call.
 fn judge(report: &InitReport) -> Result<u8, Failure> {
     let missing = report.nodes.iter().filter(|node| node.now != Standing::Admitted);
-    let whys: Vec<_> = missing.clone().map(why).collect();
+    let said: Vec<_> = missing.clone().map(|node| (&*node.node, standing(node))).collect();
     if report.admitted() < quorum(report.nodes.len()) {
-        let cause = anyhow!("too few masters vote: {}", whys.join(", "));
+        let cause = anyhow!("too few masters vote: {}; {EXAMINE}", said_once(said));
         return Err(Failure::new(UNAVAILABLE, cause));
     }
-    for (node, why) in missing.zip(whys) {
-        stderr::note(&format!("{why}; {}", later(node)));
+    for node in missing {
+        stderr::note(&format!("{} {}; {}", node.node, standing(node), later(node)));
     }
     Ok(0)
 }
 
-/// What becomes of a master that was not admitted.
+/// Describes when a non-admitted master can vote.
 fn later(node: &InitNode) -> &'static str {
     match &node.cause {
         Some(Cause::TwinOf(_)) => "list each server once",
@@ -306,13 +308,10 @@ fn later(node: &InitNode) -> &'static str {
     }
 }
 
-/// A plain `init` is refused from now on: the master looks the same as one that lost its data.
+/// From now on, a plain `init` is refused, because the master looks the same as one that lost its
+/// data.
 const LATER: &str = "once reachable, it votes after a quarantine, or immediately after `redlock \
     init --again` (only if no lock is held)";
-
-fn why(node: &InitNode) -> String {
-    format!("{} {}", node.node, standing(node))
-}
 
 /// The states of a master before and now.
 fn states(node: &InitNode) -> [&'static str; 2] {

@@ -1,4 +1,4 @@
-//! `redlock status` without a key: what is held.
+//! `redlock status` without a key: lists the held locks.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -12,7 +12,7 @@ use futures::future::join_all;
 use redlock_quorum::{Cause, Mark, Resource, quorum};
 use serde::Serialize;
 
-use crate::answers;
+use crate::answers::{self, said_once};
 use crate::direct::{self, Direct, Found};
 use crate::done::Done;
 use crate::duration;
@@ -22,10 +22,10 @@ use crate::key::Key;
 use crate::masters;
 use crate::moment;
 use crate::output;
-use crate::session::Session;
+use crate::session::{EXAMINE, Session};
 use crate::stderr;
 
-/// What `status` prints as JSON when it was given no key.
+/// The output of `status --json` without a key.
 #[derive(Serialize)]
 struct Listing {
     locks: Vec<Lock>,
@@ -41,11 +41,12 @@ struct Lock {
     token: String,
     /// `None` for a key that never expires.
     ttl_ms: Option<u64>,
-    /// Since 1970, by the clock of the host that took the lock; `None` if the token says none.
+    /// In milliseconds since 1970, by the clock of the host that acquired the lock. `None` if the
+    /// token has no time.
     since_ms: Option<u64>,
 }
 
-/// What was completed under a name, as any of the masters has it.
+/// A completed run, merged from the marks of all masters.
 #[derive(Serialize)]
 struct Completed {
     #[serde(flatten)]
@@ -54,11 +55,12 @@ struct Completed {
     done: Done,
 }
 
-/// What one master has under the names that were found on any.
+/// The values on one master of the names found on any master.
 type Column = Vec<Found>;
 
 pub(crate) async fn list(global: &Global, as_json: bool) -> Result<u8, Failure> {
-    // Asking about a key, any one, shows which masters may vote: a twin would be counted twice.
+    // The answers about any key show which masters may vote. Duplicate addresses must not vote
+    // twice.
     let session = Session::new(global, OsStr::new("-"))?;
     let listing = read(&session, masters::prefix(global)).await;
     session.close().await;
@@ -127,7 +129,7 @@ async fn voters(session: &Session) -> Result<Vec<Voter>, Failure> {
     Ok(voters)
 }
 
-/// The names on any of the masters, and whether there are more than are looked at.
+/// Returns the names on any of the masters, and whether there are more.
 async fn names(
     voters: &[Voter],
     session: &Session,
@@ -136,7 +138,7 @@ async fn names(
     let seen = AtomicUsize::new(0);
     let asked = voters.iter().map(|Voter { url, .. }| {
         let names = async |master: &mut Direct| master.names(prefix, KEYS_MAX, &seen).await;
-        // A large database is walked through as a whole; each single reply has its own limit.
+        // The search covers a large database completely, and each single reply has its own limit.
         direct::ask(&session.masters, url, Duration::MAX, names)
     });
     let (mut names, mut truncated) = (BTreeSet::new(), false);
@@ -168,7 +170,7 @@ async fn with_progress<T>(
     seen: &AtomicUsize,
     asked: impl Iterator<Item = impl Future<Output = T>>,
 ) -> Vec<T> {
-    /// Often enough for people.
+    /// The interval between two updates of the terminal.
     const SHOW_AGAIN: Duration = Duration::from_millis(200);
     let is_terminal = io::stderr().is_terminal();
     let mut answers = pin!(join_all(asked));
@@ -189,9 +191,9 @@ async fn with_progress<T>(
     answers
 }
 
-/// Puts a text in the place of the one before.
+/// Replaces the previous text.
 fn show(text: &str) {
-    // The terminal is gone: there is no reader.
+    // If the terminal is gone, there is no reader.
     let _ = io::stderr().write_all(format!("\r{text}\x1b[K").as_bytes());
 }
 
@@ -205,15 +207,16 @@ fn answered<T>(
     for (answer, voter) in answers.into_iter().zip(voters) {
         match answer {
             Ok(answer) => answered.push(answer),
-            Err(cause) => failed.push(format!("{} {cause}", voter.name)),
+            Err(cause) => failed.push((&*voter.name, cause.to_string())),
         }
     }
     if answered.len() < quorum(session.masters.urls().count()) {
-        let cause = anyhow!("too few masters answered to list the locks: {}", failed.join(", "));
+        let cause =
+            anyhow!("too few masters answered to list the locks: {}; {EXAMINE}", said_once(failed));
         return Err(Failure::new(UNAVAILABLE, cause));
     }
-    for failed in failed {
-        stderr::note(&format!("a master is left out: {failed}"));
+    for (node, why) in failed {
+        stderr::note(&format!("{node} is not included: {why}"));
     }
     Ok(answered)
 }
@@ -225,9 +228,10 @@ fn mark(found: &Found) -> Option<Mark> {
     }
 }
 
-/// A lock has a token and an end; all else under the prefix is something else. A text without an end
-/// keeps everybody from a lock of its name, whatever it is: where a majority of independent masters
-/// has the same text, a person or a program has put it there for that.
+/// Returns the token and the expiry of a lock. A lock has a token and an expiry, and all other keys
+/// under the prefix are other data. However, a text without an expiry blocks the lock of its name.
+/// If a majority of independent masters has the same text, an operator or a program has probably
+/// put it there for that reason.
 fn token(found: &Found) -> Option<(&str, Option<Duration>)> {
     let Found::Text { value, ttl } = found else { return None };
     let text = str::from_utf8(value).ok()?;
@@ -238,7 +242,7 @@ fn token(found: &Found) -> Option<(&str, Option<Duration>)> {
     is_lock.then_some((text, *ttl))
 }
 
-/// What is longer is data, and not the name of a holder.
+/// A longer value is data rather than a token.
 const TOKEN_LEN_MAX: usize = 128;
 
 /// A token of this library (a UUID, then `/label` where there is one) or of another Redlock
@@ -259,7 +263,7 @@ fn is_token(text: &str) -> bool {
 }
 
 impl Listing {
-    /// For people: a line a lock.
+    /// Returns one line per lock.
     fn text(&self) -> String {
         let widest = self.locks.iter().map(|lock| lock.key.to_string().chars().count()).max();
         let widest = widest.unwrap_or_default();
@@ -279,7 +283,7 @@ impl Listing {
     }
 }
 
-/// How many keys are looked at on each master.
+/// The maximum number of keys that are examined on each master.
 const KEYS_MAX: usize = 10_000;
 
 #[cfg(test)]

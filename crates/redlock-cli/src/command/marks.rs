@@ -1,4 +1,4 @@
-//! Marks: what was completed, for `status`, and `release --force --mark`, which removes one.
+//! Completion marks, for `status` and `release --force --mark`.
 
 use anyhow::anyhow;
 use redlock_quorum::{AcquireError, Mark, Status, quorum};
@@ -13,7 +13,7 @@ use crate::global::Global;
 use crate::masters;
 use crate::moment;
 use crate::output::{self, Forced};
-use crate::session::Session;
+use crate::session::{EXAMINE, Session};
 use crate::stderr;
 
 /// Returns the last completed run under the key of the session.
@@ -22,7 +22,7 @@ pub(crate) async fn last(session: &Session) -> Result<Option<Done>, AcquireError
     Ok(last.map(|last| Done { at_ms: moment::millis(last.at), fire: last.fire, by: last.by }))
 }
 
-/// Removes a mark from all masters: the work is done again when it is asked for.
+/// Removes a mark from all masters, so that the job runs again at the next request.
 pub(crate) async fn remove(global: &Global, args: &Release) -> Result<u8, Failure> {
     force::may_delete(args)?;
     let session = Session::new(global, &args.key)?;
@@ -45,12 +45,15 @@ async fn remove_from_all(
             output::json(&Forced { key: (&session.key).into(), deleted: Vec::new() })?;
         }
         let masters = status.nodes.len();
-        let is_known = masters - silent >= quorum(masters);
-        let code = if is_known { NOT_OURS } else { UNAVAILABLE };
-        return Err(Failure::new(code, anyhow!("no master that answers has a mark of {name}")));
+        let cause =
+            format!("{name}: nothing to delete, no answering master has its completion mark");
+        return Err(match masters - silent >= quorum(masters) {
+            true => Failure::new(NOT_OURS, anyhow!(cause)),
+            false => Failure::new(UNAVAILABLE, anyhow!("{cause}; {EXAMINE}")),
+        });
     }
     for Target { node, held, .. } in &targets {
-        stderr::note(&format!("deletes the mark of {name} on {node}: {held}"));
+        stderr::note(&format!("deletes the completion mark of {name} on {node}: {held}"));
     }
     if !args.yes {
         force::agree(&format!("{name} will run again at the next request."))?;
@@ -72,7 +75,7 @@ async fn remove_from_all(
     }
 }
 
-/// The value of a key in the place of a mark, and what it is.
+/// Returns the value of a key in the place of a mark, and a description.
 fn value_and_words(found: Found) -> Option<(Option<Vec<u8>>, String)> {
     match found {
         Found::Nothing => None,
@@ -85,8 +88,8 @@ fn value_and_words(found: Found) -> Option<(Option<Vec<u8>>, String)> {
     }
 }
 
-/// What each master has under the key of the mark, and how many masters did not say. What is no
-/// mark is removed, too: it is in the place of one.
+/// Returns the value of the mark's key on each master, and how many masters did not answer. A value
+/// that is not a valid mark is included, because it takes the place of a mark.
 async fn targets(session: &Session, key: &[u8], status: &Status) -> (Vec<Target>, usize) {
     let (mut targets, mut silent) = (Vec::new(), 0);
     for (url, node) in session.masters.urls().zip(&status.nodes) {

@@ -1,4 +1,4 @@
-//! `redlock run --once-in` and `--fire`: what is made of a lock whose work is to be done once.
+//! `redlock run --once-in` and `--fire`: a lock whose job must run once.
 
 use std::ops::Deref;
 use std::time::{Duration, SystemTime};
@@ -18,7 +18,7 @@ use crate::session::Session;
 use crate::signals::Signals;
 use crate::stderr;
 
-/// A lock, and what becomes of it when its command has ended.
+/// A lock, and how it ends after its command has exited.
 pub(super) enum Lock {
     /// They are released, or left to expire.
     Plain(GuardSet),
@@ -86,8 +86,8 @@ fn near(key: &str, fire: Fire, now: SystemTime) -> Result<(), Failure> {
     )))
 }
 
-/// Whether the command is to run under the lock that is held: `None` if its work was done before,
-/// which is said.
+/// Decides whether to run the command under the held lock. Returns `None`, and prints a line, if
+/// the job was already completed.
 pub(super) async fn begin(
     session: &Session,
     args: &Run,
@@ -98,7 +98,7 @@ pub(super) async fn begin(
     let Some(request) = args.once(&session.redlock, &session.key) else {
         return Ok(Some(Lock::Plain(locks)));
     };
-    // What is done once has one key, which `args` sees to.
+    // `args` guarantees that a job that must run once has a single key.
     let Some(guard) = locks.into_iter().next() else { return Ok(None) };
     if let Checked::NotYet(_) = fire
         && let Checked::NotYet(error) = check_fire(session, args, signals).await?
@@ -123,19 +123,21 @@ pub(super) async fn begin(
         }
         Err(RunError::Acquire(error)) => Err(session.unread(error).await),
         Err(RunError::Lost { lost, .. }) => {
-            let answers = session.answers().await;
+            let status = session.status().await;
             let cause = anyhow!(
-                "the lock on {} was lost before the command started ({}): {answers}",
+                "{}: lock lost before the command started ({}): {}",
                 session.key,
-                lost.reason
+                lost.reason,
+                answers::list(&status)
             );
-            Err(Failure::new(UNAVAILABLE, cause))
+            let failure = Failure::new(UNAVAILABLE, cause);
+            Err(session.explained(failure, &answers::causes(&status.nodes)).await)
         }
         Err(error) => Err(Failure::new(UNAVAILABLE, error)),
     }
 }
 
-/// The command has ended, and its work is done.
+/// Records the job as completed after its command has exited.
 pub(super) async fn complete(session: &Session, guard: OnceGuard) -> Result<(), Failure> {
     match guard.complete().await {
         Ok(()) => Ok(()),
@@ -143,13 +145,13 @@ pub(super) async fn complete(session: &Session, guard: OnceGuard) -> Result<(), 
             let answers = session.answers().await;
             let why = lost.reason;
             let cause = anyhow!(
-                "the lock on {} was lost as the command finished ({why}); the run was not \
-                    recorded as done: {answers}",
+                "{}: lock lost as the command finished ({why}); the run was not recorded as \
+                    completed: {answers}",
                 session.key
             );
             Err(Failure::new(LOST, cause))
         }
-        // The code is the command's; that it may run again is worth a line.
+        // The exit code is the command's, but the job may run again, so a note shows that.
         Err(MarkError::NoQuorum { resource, votes }) => {
             let said = answers::said(&votes);
             stderr::note(&format!(
@@ -168,14 +170,14 @@ pub(super) async fn complete(session: &Session, guard: OnceGuard) -> Result<(), 
     }
 }
 
-/// Who has done the work, and when.
+/// Describes who completed the job, and when.
 fn done(key: &str, last: &LastRun, fire: Option<u64>, now: SystemTime) -> String {
     let by = last.by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
     let ago = Duration::from_secs(now.duration_since(last.at).unwrap_or_default().as_secs());
     let blocked = fire.map(|fire| format!(", up to {}", fire::in_words(fire)));
     let is_far = fire.is_some_and(|fire| fire::too_far_ahead(fire, now).is_some());
     let fix = if is_far {
-        format!("; if that fire is a mistake, run `redlock release --force --mark {key}`")
+        format!("; if that --fire was a mistake, run `redlock release --force --mark {key}`")
     } else {
         String::new()
     };

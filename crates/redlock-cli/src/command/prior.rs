@@ -1,37 +1,34 @@
-//! Why a plain `init` will be refused, found out before a person is asked for a statement.
+//! Checks whether a plain `init` would be refused, before the prompt.
 
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use redlock_quorum::{Cause, InitError, NodeReport, Quarantine, Standing, WhyNot, quorum};
 
-use super::refusals::{self, in_use, other_set, refused};
+use super::refusals::{self, TOO_FEW, in_use, other_set, refused};
 use crate::answers::said_once;
 use crate::exit::{Failure, UNAVAILABLE};
 use crate::global::Global;
 use crate::lists;
-use crate::session::Session;
+use crate::session::{EXAMINE, Session};
 
-/// What the masters are, where nothing speaks against an `init`; `init` itself judges again.
+/// Returns the masters if nothing prevents an `init`, which then judges again.
 ///
 /// # Errors
-/// The refusal that `init` would end with.
+/// Returns the refusal that `init` would return.
 pub(super) async fn check(session: &Session, global: &Global) -> Result<Vec<NodeReport>, Failure> {
     /// As long as `init` waits for masters, and for another `init`.
     const PATIENCE: Duration = Duration::from_secs(3);
     const PAUSE: Duration = Duration::from_millis(100);
     if global.quarantine() == Quarantine::Off {
-        return Err(refused(InitError::Off, None));
+        return Err(refused(InitError::Off, None, EXAMINE));
     }
     let until = Instant::now() + PATIENCE;
     loop {
         let nodes = session.redlock.inspect().await;
         match refusal(session, &nodes) {
             None => return Ok(nodes),
-            Some(failure) if Instant::now() >= until => {
-                let causes: Vec<_> = nodes.iter().filter_map(|node| node.cause.as_ref()).collect();
-                return Err(session.with_hints(failure, &causes));
-            }
+            Some(failure) if Instant::now() >= until => return Err(failure),
             Some(_) => tokio::time::sleep(PAUSE).await,
         }
     }
@@ -57,8 +54,9 @@ fn refusal(session: &Session, nodes: &[NodeReport]) -> Option<Failure> {
     let is_read = |node: &&NodeReport| node.server.is_some() && !is_duplicate(node);
     let (read, unread): (Vec<_>, Vec<_>) = nodes.iter().partition(is_read);
     if read.len() < quorum(nodes.len()) {
-        let what = "fewer than a quorum of masters could be read, nothing was written";
-        return Some(Failure::new(UNAVAILABLE, anyhow!("{what}: {}", answers(nodes))));
+        let causes: Vec<_> = nodes.iter().filter_map(|node| node.cause.as_ref()).collect();
+        let cause = anyhow!("{TOO_FEW}: {}; {}", answers(nodes), session.next_step(&causes));
+        return Some(Failure::new(UNAVAILABLE, cause));
     }
     if let Some(failure) = wrong_list(session, nodes) {
         return Some(failure);
@@ -75,7 +73,7 @@ fn said<'a>(nodes: impl IntoIterator<Item = &'a NodeReport>) -> Vec<(&'a str, Op
     nodes.into_iter().map(|node| (&*node.node, node.cause.as_ref())).collect()
 }
 
-/// What each master is, on one line. Both lists are shown once, elsewhere.
+/// Describes each master in one line. The recorded set and the list are shown elsewhere.
 fn answers(nodes: &[NodeReport]) -> String {
     let why = |node: &NodeReport| {
         let cause = node.cause.as_ref().filter(|cause| !lists::is_wrong(cause));

@@ -7,19 +7,20 @@ use crate::answers;
 use crate::exit::{Failure, UNAVAILABLE};
 use crate::lists;
 
-/// Why nothing was done, or not all. `warning`: the list may be wrong.
-pub(super) fn refused(error: InitError, warning: Option<&ListWarning>) -> Failure {
+pub(super) const TOO_FEW: &str = "nothing was written, because too few masters answered";
+
+/// Why nothing was done, or not all. `warning`: the list may be wrong. `step`: the next step if too
+/// few masters answered.
+pub(super) fn refused(error: InitError, warning: Option<&ListWarning>, step: &str) -> Failure {
     let said = |nodes: &[InitNode]| {
         answers::said_once(nodes.iter().map(|node| (&*node.node, standing(node))).collect())
     };
     match error {
         InitError::NoQuorum { nodes } => {
-            let said = said(&nodes);
-            let what = "fewer than a quorum of masters could be read, nothing was written";
-            Failure::new(UNAVAILABLE, anyhow!("{what}: {said}"))
+            Failure::new(UNAVAILABLE, anyhow!("{TOO_FEW}: {}; {step}", said(&nodes)))
         }
         InitError::Shutdown => Failure::new(UNAVAILABLE, error),
-        // The statement would be made of something that nobody has looked at.
+        // A confirmation would be about a state that no client has checked.
         InitError::Refused { nodes } if nodes.iter().any(InitNode::is_checked) => {
             Failure::usage(anyhow!(
                 "masters are still being checked, perhaps by another init; run `redlock init` \
@@ -32,11 +33,9 @@ pub(super) fn refused(error: InitError, warning: Option<&ListWarning>) -> Failur
         }
         InitError::OtherSet { lists, nodes } => other_set(&lists, &said(&nodes)),
         InitError::FarFloor { limit } => Failure::usage(anyhow!(
-            "the floor that was given is more than a minute ahead of the masters' clocks: if \
-             all masters restart empty, no master knows this floor, and tokens become smaller \
-             unless a person gives a floor above every token seen; give {limit} at most, or \
-             --far-floor; \
-             nothing was written"
+            "refused, nothing was written: --floor is more than a minute ahead of the masters' clocks \
+             (limit {limit}). With --far-floor it is accepted, but if all masters ever restart empty, \
+             you must pass a floor above every token issued"
         )),
         InitError::Unread { unread: names, nodes } => {
             let is_unread = |node: &&InitNode| names.contains(&node.node);
@@ -44,10 +43,10 @@ pub(super) fn refused(error: InitError, warning: Option<&ListWarning>) -> Failur
             let masters = masters.map(|node| (&*node.node, node.cause.as_ref()));
             unread(&masters.collect::<Vec<_>>(), warning, &said(&nodes))
         }
-        // Nothing is wrong with what was asked: it may be asked again.
+        // The arguments are valid, and a retry may succeed.
         InitError::MaxTtl { .. } | InitError::Moved { .. } => Failure::new(UNAVAILABLE, error),
         InitError::Off => Failure::usage(anyhow!(
-            "--quarantine off admits no masters: give --quarantine on, or --again to remove the \
+            "--quarantine off admits no masters; use --quarantine on, or --again to remove the \
              records of a quarantine"
         )),
         InitError::Invalid(why) => why.into(),
@@ -75,12 +74,16 @@ pub(super) fn unread(
     let names = names.join(", ");
     let fix = match unrecorded.and_then(lists::unrecorded) {
         Some(unrecorded) => format!("{unrecorded}; correct the list, or start that master"),
-        None => "it may show that this prefix was in use; run redlock init when every master \
-            answers, or pass --again if no lock is held"
-            .into(),
+        None => {
+            "run `redlock init` again once every master answers, or pass --again if no lock is \
+            held"
+                .into()
+        }
     };
-    let what = "refused, nothing was written: the record of";
-    Failure::usage(anyhow!("{what} {names} was not read: {said}; {fix}"))
+    Failure::usage(anyhow!(
+        "refused, nothing was written: could not read the admission record of {names}, which may show \
+         that this prefix is in use: {said}; {fix}"
+    ))
 }
 
 /// The list differs from the recorded set by more than one master.
@@ -92,18 +95,19 @@ pub(super) fn other_set(lists: &Lists, said: &str) -> Failure {
     ))
 }
 
-/// The namespace was in use. `is_mixed`: by clients without a quarantine.
+/// Creates the error for a prefix in use. `is_mixed`: clients without a quarantine use it.
 pub(super) fn in_use(is_mixed: bool, said: &str) -> Failure {
     let failure = Failure::usage(anyhow!(
         "refused: this prefix is in use, and a master may have lost a lock that is still held (or \
-         clients without a quarantine use it). Wait for the quarantine to end, or pass --again if \
-         no lock is held: {said}"
+         clients without a quarantine use it): {said}"
     ));
-    // Where clients without a quarantine are, its masters say what cures it.
-    if is_mixed {
-        return failure;
+    match is_mixed {
+        // The answers of these masters end with the fix.
+        true => failure,
+        false => {
+            failure.with_hint("wait for the quarantine to end, or pass --again if no lock is held")
+        }
     }
-    failure.with_hint("without --again, the quarantine ends by itself")
 }
 
 fn is_without_quarantine(node: &InitNode) -> bool {
@@ -128,7 +132,7 @@ mod tests {
     async fn a_master_that_is_being_looked_at_is_no_reason_for_again() {
         let mut nodes = nodes().await;
         let said = |nodes: &[InitNode]| {
-            let failure = refused(InitError::Refused { nodes: nodes.to_vec() }, None);
+            let failure = refused(InitError::Refused { nodes: nodes.to_vec() }, None, "");
             (failure.code, format!("{:#}", failure.cause))
         };
         let (code, words) = said(&nodes);

@@ -69,14 +69,14 @@ async fn acquire_and_run(
 ) -> Result<u8, Failure> {
     let fire = once::check_fire(session, args, signals).await?;
     let locks = session.acquire(args.patience, wait, args.max_hold, signals).await?;
-    locks.iter().for_each(|guard| session.say(guard, "acquired", &guard.votes()));
+    locks.iter().for_each(|guard| session.say(guard.resource(), "acquired", &guard.votes()));
     match once::begin(session, args, fire, locks, signals).await? {
         Some(lock) => under_lock(session, global, args, lock, signals).await,
         None => Ok(0),
     }
 }
 
-/// What the command line can't say by its form.
+/// Checks rules that the definition of the command line cannot express.
 fn check(args: &Run) -> Result<(), Failure> {
     if let Some(why) = launcher::hindrance() {
         return Err(Failure::new(CANNOT_RUN, anyhow!("the command was not run: {why}")));
@@ -88,14 +88,14 @@ fn check(args: &Run) -> Result<(), Failure> {
     }
     if args.keys.len() > 1 && args.reentrant {
         let cause = anyhow!(
-            "--reentrant takes one KEY: start one `redlock run --reentrant` inside of another"
+            "--reentrant accepts a single KEY; nest one `redlock run --reentrant` in another"
         );
         return Err(Failure::usage(cause));
     }
     Ok(())
 }
 
-/// What goes by the processes of this system, and what to do where it does not list them.
+/// Fails if an option needs the list of processes and this system has none.
 fn needs_proc(args: &Run) -> Result<(), Failure> {
     let (option, instead) = match () {
         () if group::is_countable() => return Ok(()),
@@ -151,15 +151,16 @@ async fn under_lock(
     Err(lost(session, lock, &why).await)
 }
 
-/// What a command leaves in the background outlives its lock.
+/// Background processes of a command outlive its lock.
 fn note_what_goes_on(left: usize) {
     let who = match left {
         0 => return,
-        1 => "1 process of its group goes".to_owned(),
-        left => format!("{left} processes of its group go"),
+        1 => "1 process of its group is".to_owned(),
+        left => format!("{left} processes of its group are"),
     };
     stderr::note(&format!(
-        "the command has ended, and {who} on without the lock: --wait-group keeps it until then"
+        "the command exited, but {who} still running without the lock; use --wait-group to hold it \
+         until all have exited"
     ));
 }
 
@@ -167,13 +168,15 @@ fn note_what_goes_on(left: usize) {
 fn and_what_escaped(escaped: usize) -> String {
     let who = match escaped {
         0 => return String::new(),
-        1 => "1 process that it started goes".to_owned(),
-        many => format!("{many} processes that it started go"),
+        1 => "1 process that it started is".to_owned(),
+        many => format!("{many} processes that it started are"),
     };
-    format!(", but {who} on without the lock (as another user, or in another process group)")
+    format!(
+        ", but {who} still running without the lock (as another user, or in another process group)"
+    )
 }
 
-/// The command has ended while its lock was held.
+/// The command exited while its lock was held.
 async fn held_to_the_end(
     session: &Session,
     args: &Run,
@@ -197,8 +200,8 @@ fn has_begun(status: &ExitStatus) -> bool {
     code != CANNOT_RUN && code != NOT_FOUND
 }
 
-/// The lock was lost. What the masters said when it was acquired says nothing of that: they are
-/// asked again.
+/// Creates the error for a lost lock. Queries the masters again, because their answers to the
+/// acquisition do not explain the loss.
 async fn lost(session: &Session, lock: Lock, why: &str) -> Failure {
     let gone = |guard: &Guard| guard.check().err().map(|lost| (lost, guard.token().clone()));
     let answers = match lock.iter().find_map(gone) {
@@ -209,7 +212,7 @@ async fn lost(session: &Session, lock: Lock, why: &str) -> Failure {
             format!("{}{}", session.answers().await, errors.unwrap_or_default())
         }
     };
-    // Only where our own key still is: no lock of another is touched, and no lease revived.
+    // Deletes only our own key: it touches no other client's lock, and revives no lease.
     let _ = lock.release().await;
     Failure::new(LOST, anyhow!("{why}: {answers}"))
 }
@@ -241,7 +244,7 @@ fn start(
 async fn keep(session: &Session, locks: GuardSet) {
     for guard in locks {
         let votes = session.hear_all(&guard).await;
-        session.say(&guard, "kept until it expires", &votes);
+        session.say(guard.resource(), "kept until it expires", &votes);
         guard.forget();
     }
 }
@@ -254,7 +257,8 @@ async fn release(lock: Lock) -> Result<(), Failure> {
             let cause = cause.context("the lock was lost while the command ran");
             Err(Failure::new(LOST, cause))
         }
-        // The code is the command's; that the lock may live on a while is worth a line.
+        // The exit code is the command's, but the lock may last a little longer, so a note shows
+        // that.
         Err(error) => {
             stderr::note(&release::words(&error));
             Ok(())
@@ -284,16 +288,16 @@ fn why(
                 suspended"
                 .into()
         }
-        // Nothing went wrong, and nobody took it away.
+        // Nothing failed, and no other client took the lock.
         (_, LostReason::MaxHold, Some(max_hold)) => {
             return format!(
-                "the lock on {key} was not extended beyond its --max-hold of {}",
+                "{key}: lock lost: it was not extended beyond its --max-hold of {}",
                 spelled(max_hold)
             );
         }
         _ => reason.to_string(),
     };
-    format!("the lock on {key} is lost: {why}")
+    format!("{key}: lock lost: {why}")
 }
 
 fn next_to_end(session: &Session, hold: &HoldSet) -> Resource {

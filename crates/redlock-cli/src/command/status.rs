@@ -1,4 +1,4 @@
-//! `redlock status`: who holds a lock, by what each master says.
+//! `redlock status`: shows who holds a lock, by each master's answer.
 
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal};
@@ -26,6 +26,7 @@ pub(crate) async fn status(global: &Global, args: &Status) -> Result<u8, Failure
 
 async fn one(global: &Global, key: &OsStr, as_json: bool) -> Result<u8, Failure> {
     let session = Session::new(global, key)?;
+    let is_verbose = session.is_verbose;
     session.key.check().map_err(|error| Failure::new(USAGE, error))?;
     let (status, done) = tokio::join!(session.status(), marks::last(&session));
     let key = session.key.to_string();
@@ -42,8 +43,10 @@ async fn one(global: &Global, key: &OsStr, as_json: bool) -> Result<u8, Failure>
     };
     let printed = match &judged {
         _ if as_json => output::json(&Report::new((&session.key).into(), &status, done.as_ref())),
-        Err(_) if is_one_screen() => output::line(&and_done(output::table(&status), done)),
-        _ => output::line(&and_done(output::people(&key, &status), done)),
+        Err(_) if is_one_screen() => {
+            output::line(&and_done(output::table(&status, is_verbose), done))
+        }
+        _ => output::line(&and_done(output::people(&key, &status, is_verbose), done)),
     };
     let judged = match judged {
         Ok(code) => Ok(code),
@@ -61,19 +64,19 @@ async fn note_unread(session: &Session, error: AcquireError, judged: &Result<u8,
     }
 }
 
-/// The last run is one line more, where there was one.
+/// Adds the last completed run, if there is one.
 fn and_done(text: String, done: Option<Done>) -> String {
     done.map_or_else(|| text.clone(), |done| format!("{text}\n{}", done.text()))
 }
 
-/// Whether a person reads stdout and stderr in one place: what is said on one is not said again
-/// on the other.
+/// Returns `true` if stdout and stderr share one terminal. A line on one is then not repeated on
+/// the other.
 fn is_one_screen() -> bool {
     io::stdout().is_terminal() && io::stderr().is_terminal()
 }
 
-/// Free and undecided have exit codes of ours, and so a line that says why, with what each master
-/// said where that is not on the screen already.
+/// Returns the exit code for a status. Codes other than 0 come with an error line, which includes
+/// the masters' answers unless the same terminal already shows them.
 fn judge(key: &str, status: &redlock_quorum::Status, is_listed: bool) -> Result<u8, Failure> {
     let list = if is_listed { String::new() } else { format!(": {}", answers::list(status)) };
     let verdict = answers::verdict(key, status);
@@ -83,6 +86,6 @@ fn judge(key: &str, status: &redlock_quorum::Status, is_listed: bool) -> Result<
         _ if answers::is_foreign(status) => {
             Err(Failure::new(UNAVAILABLE, anyhow!("{verdict}{list}")))
         }
-        _ => Err(Failure::new(UNAVAILABLE, anyhow!("no quorum agrees on {key}{list}"))),
+        _ => Err(Failure::new(UNAVAILABLE, anyhow!("{key}: no quorum agrees on its holder{list}"))),
     }
 }

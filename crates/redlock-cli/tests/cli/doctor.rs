@@ -1,4 +1,4 @@
-//! What `doctor` finds, and what it leaves alone.
+//! The findings of `doctor`, and the states that are not findings.
 
 use std::thread;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::admission::brand_new;
 use crate::support::{Answer, answer_of, ask, bare, poll};
 
-/// The findings about one master, or about all; each with words of what it is.
+/// Returns the findings about one master, or about all, each with its description.
 pub(crate) fn findings(object: &Value, node: Option<String>) -> Vec<String> {
     let node = node.map_or(Value::Null, Value::from);
     let found = object["findings"].as_array().unwrap().iter();
@@ -70,7 +70,7 @@ fn masters_on_one_host_and_without_a_quorum_are_found() {
     assert!(people.out.contains("if all masters are new, run `redlock init`"), "{people:?}");
 }
 
-/// The places of these words in what was printed, each of which is there once.
+/// Returns the positions of these words in the output, where each occurs once.
 pub(crate) fn places(out: &str, words: &[&str]) -> Vec<usize> {
     let place = |words: &&str| {
         assert_eq!(out.matches(*words).count(), 1, "{words}: {out}");
@@ -119,7 +119,7 @@ fn what_may_cost_a_lock_is_found_on_the_master_where_it_is() {
     assert_eq!(of(2), ["error: connection refused"]);
 }
 
-/// Nothing is evicted without a limit, so it is no problem today.
+/// Without a memory limit nothing is evicted, so it is not yet a problem.
 #[test]
 fn an_eviction_policy_without_a_limit_is_told_and_is_no_finding_by_itself() {
     let servers = RedisServers::start(1).unwrap();
@@ -190,7 +190,7 @@ fn clients_without_a_quarantine_are_told_from_brand_new_masters() {
     let refused = ask(&servers, ["init", "--yes"]);
     assert_eq!(refused.code, 64, "{refused:?}");
     assert!(refused.cause().contains("redlock init --again`"), "{refused:?}");
-    assert!(!refused.cause().contains("the quarantine ends by itself"), "{refused:?}");
+    assert!(!refused.cause().contains("wait for the quarantine to end"), "{refused:?}");
     assert_eq!(ask(&servers, ["--quarantine", "off", "status", "k"]).code, 1, "it is free");
     ask(&servers, ["init", "--again"]).success();
     assert_eq!(ask(&servers, ["status", "k"]).code, 1);
@@ -237,7 +237,8 @@ fn keys_of_another_type_are_named_with_their_cure() {
         let mut of_node = of_node.filter(|finding| finding["node"] == server.name());
         // The third belongs to clients without a quarantine.
         let is_off = key.ends_with(":ballots");
-        let then = if is_off { "" } else { "; that master then does not vote for 1.1 × max_ttl" };
+        let then = "; that master then does not vote for 1m6s (1.1 × max_ttl)";
+        let then = if is_off { "" } else { then };
         let cure = format!("delete the key {key}{then}");
         let found = of_node.find(|finding| finding["fix"] == cure);
         let found = found.unwrap_or_else(|| panic!("{key}: {answer:?}"));
@@ -265,7 +266,7 @@ fn a_key_of_another_type_in_the_place_of_a_queue_is_found() {
     let answer = ask(&servers, ["doctor", "--json"]);
     assert_eq!(answer.code, 1);
     let found = of_queues(answer);
-    let what = format!("its key {key} is of another type, no client can wait in a queue there");
+    let what = format!("its key {key} has the wrong type, so no client can queue there");
     assert_eq!(
         (found.len(), &found[0]["what"], &found[0]["severity"]),
         (1, &what.into(), &"warning".into())
@@ -275,7 +276,7 @@ fn a_key_of_another_type_in_the_place_of_a_queue_is_found() {
     assert!(of_queues(answer).is_empty(), "without queues it does no harm");
 }
 
-/// No quarantine begins there, so it is not waited for.
+/// No quarantine can start there, so `doctor` does not advise to wait.
 #[test]
 fn a_master_that_refuses_writes_is_found() {
     let servers = brand_new(1);

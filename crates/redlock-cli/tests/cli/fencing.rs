@@ -1,4 +1,4 @@
-//! Fencing tokens: what is printed, what a command gets, and what masters do that take no ballots.
+//! Fencing tokens: the output, the environment of a command, and masters without support for them.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -74,7 +74,7 @@ fn a_plain_lock_has_no_fencing_token() {
     assert_eq!(extended.success().split(' ').nth(1), Some("-"));
     let object = ask(&servers, ["extend", "other", token, "--plain", "--json"]).json();
     assert!(object["fencing_token"].is_null() && object["key"] == "other", "{object}");
-    // One that was acquired without a token gets one, too.
+    // A lock that was acquired without a fencing token also gets one.
     let extended = ask(&servers, ["extend", "other", token]);
     assert!(fence(&extended).get() > 0, "{extended:?}");
     for (value, is_plain) in [("1", true), ("0", false), ("", false)] {
@@ -121,7 +121,7 @@ fn no_fencing_token_is_smaller_than_the_floor_of_init() {
     }
 }
 
-/// It sends no ballots, and makes their set all the same: clients with a quarantine see it.
+/// It sends no ballots, but creates their set, so that clients with a quarantine notice it.
 #[test]
 fn a_command_without_quarantine_shows_that_it_was_there_with_tokens_and_without() {
     for plain in [true, false] {
@@ -164,13 +164,13 @@ fn a_master_that_takes_no_ballots_is_named_and_grants_plain_locks() {
         |words: &[&str]| answer_of(redlock(&servers, []).env("REDLOCK_NODES", &nodes).args(words));
     let refused = ask(&["acquire", "k", "--wait", "60s"]);
     assert_eq!(refused.code, 69, "and the wait has ended: {refused:?}");
-    assert!(refused.cause().contains("not admitted: it takes no ballots"), "{refused:?}");
+    assert!(refused.cause().contains("not admitted: it cannot store the ballots"), "{refused:?}");
     let doctor = ask(&["doctor", "--json"]);
     assert_eq!(doctor.code, 1);
     let found = doctor.json()["findings"].as_array().unwrap().clone();
     let is_about = |finding: &serde_json::Value| finding["node"] == servers[2].name();
     let found = found.iter().find(|finding| is_about(finding)).unwrap();
-    assert!(found["what"].as_str().unwrap().contains("it takes no ballots"), "{found}");
+    assert!(found["what"].as_str().unwrap().contains("it cannot store the ballots"), "{found}");
     assert!(found["fix"].as_str().unwrap().contains("--plain"), "{found}");
     let plain = ask(&["acquire", "k", "--plain"]);
     assert_eq!(plain.success().split(' ').nth(1), Some("-"));
@@ -218,11 +218,11 @@ fn a_lock_whose_ballots_are_all_refused_is_given_up_with_75() {
     let answer = ask(&servers, ["acquire", "k"]);
     drop(raiser);
     assert_eq!((answer.code, answer.out.as_str()), (75, ""), "{answer:?}");
-    let said = "redlock: k was given up, too few masters accepted its ballot: ";
+    let said = "redlock: k was not acquired, too few masters accepted its ballot: ";
     assert!(answer.cause().starts_with(said), "{answer:?}");
     assert!(answer.cause().ends_with("granted but ballot refused"), "{answer:?}");
     assert_eq!(copies(&servers, "k"), 0, "and released");
-    // What the raiser has written is still being carried out.
+    // The masters are still executing the requests of the raiser.
     let later = ask(&servers, ["acquire", "k", "--wait", "20s"]);
     assert!(fence(&later) > fence(&line), "{later:?}");
 }

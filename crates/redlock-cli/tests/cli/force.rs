@@ -41,7 +41,7 @@ fn what_is_free_or_no_lock_is_left_alone() {
     let servers = RedisServers::start(3).unwrap();
     let free = ask(&servers, ["release", "--force", "k", "--yes", "--json"]);
     assert_eq!((free.code, free.json()), (1, json!({"key": "k", "deleted": []})));
-    assert!(free.cause().contains("nothing to delete, k is free"), "{free:?}");
+    assert!(free.cause().contains("k is free; nothing to delete: 3 masters: free"), "{free:?}");
     for server in servers.iter() {
         server.command(&["HSET", "k", "f", "v"]).unwrap();
     }

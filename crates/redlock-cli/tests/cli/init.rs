@@ -1,4 +1,4 @@
-//! What `init` says of `max_ttl`, and of another `init` beside it.
+//! The output of `init` about `max_ttl`, and parallel calls of `init`.
 
 use std::thread;
 use std::time::Duration;
@@ -39,7 +39,7 @@ fn an_init_that_lowers_max_ttl_says_how_long_no_master_may_be_restarted() {
     assert!(raised.success().contains("max_ttl 20s") && raised.err.is_empty(), "{raised:?}");
 }
 
-/// Those that are late find masters that others are admitting, and nothing that was forgotten.
+/// Late calls find masters that others are admitting, and none that lost data.
 #[test]
 fn many_that_init_at_once_are_never_told_to_say_that_no_lock_is_alive() {
     let servers = brand_new(3);
@@ -69,7 +69,7 @@ fn stop(server: &RedisServer) {
     server.stop().unwrap();
 }
 
-/// Two that restarted empty look brand-new. The record of the third one says that they are not.
+/// Two masters that restarted empty look new. The record of the third one shows that they are not.
 #[test]
 fn an_init_that_cannot_read_every_record_is_refused_and_names_the_master() {
     for away in [pause, stop] {
@@ -78,7 +78,7 @@ fn an_init_that_cannot_read_every_record_is_refused_and_names_the_master() {
         servers[..2].iter().for_each(|server| server.restart_empty().unwrap());
         let refused = ask(&servers, ["init", "--yes"]);
         assert_eq!(refused.code, 64, "{refused:?}");
-        let named = format!("the record of {} was not read", servers[2].name());
+        let named = format!("could not read the admission record of {}, ", servers[2].name());
         assert!(refused.cause().contains(&named), "{refused:?}");
         assert!(refused.cause().contains("--again"), "{refused:?}");
         let keys = |server: &RedisServer| text::<usize>(server, &["DBSIZE"]);
@@ -87,7 +87,7 @@ fn an_init_that_cannot_read_every_record_is_refused_and_names_the_master() {
     }
 }
 
-/// It is waited for, as it is before a quarantine begins.
+/// `init` waits for it, as clients do before a quarantine starts.
 #[test]
 fn an_init_reads_the_record_of_a_master_that_loads_its_data() {
     let servers = slow_to_load();
@@ -108,7 +108,8 @@ fn an_init_reads_the_record_of_a_master_that_loads_its_data() {
     }
 }
 
-/// For the environment as for an option: what masters allow is known when they were asked.
+/// This holds for the environment and for options, because the limit is known only after the
+/// masters answered.
 #[test]
 fn a_ttl_is_compared_with_what_the_masters_allow_and_not_with_the_commands_own_max_ttl() {
     let options = ServerOptions::new().max_ttl(Duration::from_secs(6));
@@ -120,10 +121,10 @@ fn a_ttl_is_compared_with_what_the_masters_allow_and_not_with_the_commands_own_m
     acquire("5s").success();
     let refused = acquire("7s");
     assert_eq!(refused.code, 64, "{refused:?}");
-    assert!(refused.cause().contains("max_ttl is 6s"), "{refused:?}");
+    assert!(refused.cause().contains("--ttl 7s exceeds max_ttl (6s)"), "{refused:?}");
 }
 
-/// Only people remember it where all masters come back empty.
+/// If all masters restart empty, only operators know the floor.
 #[test]
 fn a_floor_far_ahead_of_the_clocks_needs_a_word_of_its_own() {
     let servers = brand_new(3);
@@ -136,7 +137,7 @@ fn a_floor_far_ahead_of_the_clocks_needs_a_word_of_its_own() {
     assert_eq!(ask(&servers, ["init", "--yes", "--far-floor"]).code, 64, "of no floor");
 }
 
-/// A person who has said *yes* to a statement does not want to read then that it was in vain.
+/// Otherwise an operator would confirm a statement in vain.
 #[test]
 fn an_init_that_will_be_refused_is_refused_before_it_asks() {
     let servers = RedisServers::start(3).unwrap();

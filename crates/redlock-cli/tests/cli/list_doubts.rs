@@ -191,7 +191,9 @@ fn refused_masters_are_not_called_admitted_by_doctor() {
     );
     let shown = on(&list, ["doctor"]).out;
     let row = shown.lines().next().unwrap();
-    assert!(row.starts_with(&format!("{}  refused  ", servers[0].name())), "{row}");
+    assert!(row.starts_with("2 masters  refused  not admitted: "), "{row}");
+    let each = on(&list, ["doctor", "-v"]).out;
+    assert!(each.starts_with(&format!("{}  refused  up for ", servers[0].name())), "{each}");
 }
 
 /// The sets differ, which another `init` may end, so the command waits.
@@ -224,7 +226,7 @@ fn duplicate_addresses_are_named_and_not_counted() {
     let typed = format!("{},redis://{},redis://{}", urls(&five), local(0), local(1));
     let run = with_nodes(&typed, &["run", "k", "--", "true"]);
     assert_eq!((run.code, notes(&run)), (0, vec![]), "{run:?}");
-    // Of two addresses, the one that is connected first votes.
+    // Of two addresses, the first one to connect votes.
     let named = [local(0), servers[0].name()].map(|name| format!("duplicate address of {name}"));
     assert!(named.iter().any(|named| run.err.contains(named)), "{run:?}");
     for words in [&["init", "--yes"][..], &["init"]] {

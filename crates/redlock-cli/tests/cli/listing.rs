@@ -1,4 +1,4 @@
-//! `status` without a key: what is held.
+//! `status` without a key lists the held locks.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::mpsc;
@@ -57,7 +57,7 @@ fn what_is_held_is_listed_and_what_is_no_lock_is_not() {
     assert!((30_000..56_000).contains(&locks[0]["ttl_ms"].as_u64().unwrap()), "{object}");
 }
 
-/// The time stands in the token, so a token without one shows none.
+/// The time is part of the token, so a token without one shows none.
 #[test]
 fn status_says_since_when_a_lock_is_held_by_the_clock_of_its_host() {
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
@@ -135,8 +135,8 @@ fn slow(server: SocketAddr) -> String {
 #[test]
 fn a_search_that_takes_a_while_shows_on_a_terminal_how_far_it_is() {
     let servers = RedisServers::start(1).unwrap();
-    // One reply that takes a while may be there at once if the test stood still meanwhile. The
-    // search takes three.
+    // If the test itself was paused, one slow reply may seem to arrive immediately. The search
+    // takes three.
     let fill = "for i = 1, 2500 do redis.call('RPUSH', 'redlock-quorum:other:' .. i, i) end";
     servers[0].command(&["EVAL", fill, "0"]).unwrap();
     let url = slow((Ipv4Addr::LOCALHOST, servers[0].port()).into());
@@ -174,7 +174,8 @@ fn no_more_than_ten_thousand_keys_are_looked_at() {
     assert_eq!(narrow["locks"].as_array().unwrap().len(), 11, "k1050 to k1059, and k10500");
 }
 
-/// Ctrl-Z and `fg` in the middle of the queries: replies that came meanwhile are read afterwards.
+/// Ctrl-Z and `fg` in the middle of the queries. Replies that arrived in between are read
+/// afterwards.
 #[test]
 fn commands_that_are_stopped_and_continued_query_a_slow_master_to_their_end() {
     let servers = RedisServers::start(1).unwrap();
@@ -209,6 +210,6 @@ fn a_master_that_could_not_be_listed_is_named() {
     servers[0].command(&["ACL", "SETUSER", "default", "-scan"]).unwrap();
     let list = answer_of(bare(["status", "--json"]).env("REDLOCK_NODES", servers.urls().join(",")));
     list.success();
-    let named = format!("note: a master is left out: {} ", servers[0].name());
+    let named = format!("note: {} is not included: ", servers[0].name());
     assert!(list.err.contains(&named) && list.err.contains("NOPERM"), "{list:?}");
 }

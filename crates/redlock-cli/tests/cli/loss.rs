@@ -12,14 +12,14 @@ use crate::support::{
     Lines, Running, Scratch, Stalls, ask, copies, is_alive, is_stopped, poll, redlock, send,
 };
 
-/// What a holder may count on, from its last extension: the TTL less 1 % and 2 ms.
+/// Returns the validity after an extension: the TTL less 1% and 2 ms.
 const fn validity(ttl: Duration) -> Duration {
     Duration::from_millis(ttl.as_millis() as u64 * 99 / 100 - 2)
 }
 
 const TTL: Duration = Duration::from_secs(3);
 
-/// Starts a script that says its own pid and that of something it has started.
+/// Starts a script that prints its own pid and the pid of a child.
 fn holding(servers: &RedisServers, script: &str) -> (Running, [i32; 2]) {
     holding_for(servers, "3s", script)
 }
@@ -53,7 +53,7 @@ fn remaining(server: &RedisServer, key: &str) -> Duration {
 const STUBBORN: &str = "trap '' TERM; (trap '' TERM; while :; do sleep 0.1; done) & \
                         echo $$ $!; while :; do sleep 0.1; done";
 
-/// What a command that does not end when it is asked has done, and until when.
+/// The log of a command that ignores SIGTERM.
 struct Diary(Scratch, Stalls);
 
 impl Diary {
@@ -67,8 +67,8 @@ impl Diary {
         STUBBORN.replacen("sleep 0.1", &format!("{noting}; sleep 0.02"), 1)
     }
 
-    /// The command was at work before this instant, and not behind it. A test that looks late at
-    /// processes that are gone does not see later entries.
+    /// Checks that the command ran until this instant, and not after it. A test that checks late,
+    /// after the processes have exited, does not see later entries.
     fn assert_ended_by(&self, instant: Instant) {
         let end = SystemTime::now() - instant.elapsed();
         let diary = fs::read_to_string(self.0.file("diary")).unwrap();
@@ -90,7 +90,7 @@ fn the_whole_group_has_ended_before_the_lock_may_be_anothers() {
     let mut paused = Instant::now();
     for server in &servers[..3] {
         server.pause().unwrap();
-        // From the third on nothing can be extended, so what was extended ends with this.
+        // From the third paused master on, no extension succeeds, so all leases end by this time.
         paused = Instant::now();
     }
     let valid_until = paused + validity(TTL);
@@ -106,7 +106,7 @@ fn the_whole_group_has_ended_before_the_lock_may_be_anothers() {
     for server in servers.iter() {
         assert!(answer.cause().contains(&server.name()), "{answer:?}");
     }
-    // What is stopped may still have a request in its buffers.
+    // A stopped master may still have a request in its buffers.
     let kept = "may keep the key of k for up to 3.3s after it resumes";
     assert!(answer.err.contains(kept), "{answer:?}");
 }
@@ -143,9 +143,9 @@ fn a_command_that_was_asked_to_end_has_to_even_if_the_masters_come_back() {
     assert_eq!(copies(&servers, "k"), 0, "it was still ours, and is released");
 }
 
-/// `redlock run k` with a script as its command, all on stdout. As root it has no right to signal
-/// other users, and `AS` in the script is what makes a program run as another one. Any other user
-/// cannot start such a program.
+/// Creates `redlock run k` with a script as its command, with all output on stdout. As root, it
+/// runs without the right to signal other users, and `AS` in the script runs a program as another
+/// user. Other users cannot run such a program.
 fn powerless(servers: &RedisServers, script: &str) -> (std::process::Command, bool) {
     let is_root = rustix::process::geteuid().is_root();
     let run = redlock(servers, ["run", "k", "-q", "--ttl", "6s", "--kill-after", "2s", "--"]);
@@ -212,7 +212,7 @@ fn members_of_the_group_that_cannot_be_killed_are_counted() {
         assert!(killed.starts_with(said), "{killed}");
     }
     let end = line(&mut lines, "redlock: ").unwrap();
-    let escaped = ", but 1 process that it started goes on without the lock";
+    let escaped = ", but 1 process that it started is still running without the lock";
     assert_eq!(end.contains(escaped), is_root, "{end}");
 }
 
@@ -238,7 +238,8 @@ fn process_that_has_left_the_group_is_counted() {
     servers[1].pause().unwrap();
     let answer = run.answer();
     assert_eq!(answer.code, 79, "{answer:?}");
-    let escaped = ", but 1 process that it started goes on without the lock (as another user, or";
+    let escaped =
+        ", but 1 process that it started is still running without the lock (as another user, or";
     assert!(answer.cause().contains(escaped), "{answer:?}");
     assert!(is_alive(pids[1]), "it is in a session of its own");
     send(pids[1], Signal::KILL);
@@ -309,9 +310,10 @@ fn max_hold_ends_a_command_that_hangs() {
         ],
     );
     assert_eq!(answer.code, 79);
-    let said = "redlock: the lock on k was not extended beyond its --max-hold of 1s, the command ";
+    let said =
+        "redlock: k: lock lost: it was not extended beyond its --max-hold of 1s, the command ";
     assert!(answer.cause().starts_with(said), "{answer:?}");
-    // It would hang for ever.
+    // Otherwise it would hang forever.
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
     poll("nothing is left of it", || (copies(&servers, "k") == 0).then_some(()));
 }
@@ -323,7 +325,7 @@ fn a_redlock_that_stands_still_has_its_command_ended_in_time_all_the_same() {
     let (run, pids) = holding(&servers, &diary.script());
     run.signal(Signal::STOP);
     poll("redlock stands still", || is_stopped(run.pid()).then_some(()));
-    // What it has extended before ends with this.
+    // The last extension ends by this time.
     let valid_until = Instant::now() + validity(TTL);
     poll("the command and what it has started end", || {
         (!pids.iter().any(|pid| is_alive(*pid))).then_some(())
@@ -339,7 +341,7 @@ fn a_redlock_that_stands_still_has_its_command_ended_in_time_all_the_same() {
     assert!(answer.cause().contains("SIGKILL"), "{answer:?}");
 }
 
-/// The time during which the watchdog was stopped is not added to the time that is left.
+/// The time during which the watchdog was stopped does not extend the deadline.
 #[test]
 fn a_watchdog_that_was_stopped_too_ends_the_command_before_the_lock_may_be_anothers() {
     let servers = RedisServers::start(3).unwrap();
@@ -363,8 +365,8 @@ fn a_watchdog_that_was_stopped_too_ends_the_command_before_the_lock_may_be_anoth
     assert_eq!(run.answer().code, 79);
 }
 
-/// Two masters stand still, and the three others are extended once more: the lease ends with these.
-/// Then one of the three loses the key and cannot take it again while the others stand still: the
+/// Two masters are paused, and the three others extend the lease once more, so it ends with those.
+/// Then one of the three loses the key and cannot get it back while the two are paused, so the
 /// lease ends with the first two.
 #[test]
 fn a_lease_that_ends_earlier_than_it_did_is_still_ahead_of_the_command() {
@@ -378,7 +380,7 @@ fn a_lease_that_ends_earlier_than_it_did_is_still_ahead_of_the_command() {
     let mut run = Running::start(command);
     let pids = pids(&mut run);
     poll("the lock was extended a moment ago", || is_fresh(&servers[0]).then_some(()));
-    // The reply has come by now, and so this is no earlier than the truth.
+    // The reply has arrived by now, so this is not earlier than the actual time.
     let extended = Instant::now() - (px - remaining(&servers[0], "k"));
     pause(&servers[..2]);
     let paused = Instant::now();
@@ -386,7 +388,7 @@ fn a_lease_that_ends_earlier_than_it_did_is_still_ahead_of_the_command() {
         (paused.elapsed() > TTL / 6 && is_fresh(&servers[2])).then_some(())
     });
     pause(&servers[3..]);
-    // A signal that is passed on has redlock look at the lease, which ends late at this moment.
+    // A passed-on signal makes redlock check the lease, which at this time still ends late.
     run.signal(Signal::USR1);
     servers[2].command(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
     servers[2].command(&["FLUSHALL"]).unwrap();
@@ -425,7 +427,8 @@ fn launcher(word: &std::io::PipeReader, file: &std::path::Path) -> Running {
     Running::start(command)
 }
 
-/// A `redlock run` that is killed before that leaves nothing behind: there was no command yet.
+/// A `redlock run` that is killed before that leaves no process, because the command has not
+/// started.
 #[test]
 fn a_command_begins_when_the_watchdog_knows_it_and_not_before() {
     let files = Scratch::new("word");

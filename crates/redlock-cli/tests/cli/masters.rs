@@ -62,11 +62,10 @@ fn dead_masters_are_told_at_once_and_in_the_words_of_the_network() {
     let answer = ask(&servers, ["acquire", "k"]);
     assert_eq!(answer.code, 69);
     let status = ask(&servers, ["status", "k"]);
-    for server in &servers[2..] {
-        let said = format!("{} connection refused", server.name());
-        assert!(answer.cause().contains(&said), "{answer:?}");
-        assert!(status.cause().contains(&said), "{status:?}");
-    }
+    let names: Vec<String> = servers[2..].iter().map(|server| server.name()).collect();
+    let said = format!("3 masters ({}): connection refused", names.join(", "));
+    assert!(answer.cause().contains(&said), "{answer:?}");
+    assert!(status.cause().contains(&said), "{status:?}");
     assert_eq!(copies(&servers, "k"), 0);
 }
 
@@ -86,7 +85,7 @@ fn masters_that_may_keep_a_key_are_named_with_the_time() {
     let note = format!("note: {} may keep the key of k until ", servers[2].name());
     let line = answer.err.lines().find(|line| line.starts_with(&note));
     let line = line.unwrap_or_else(|| panic!("{answer:?}"));
-    assert!(line.contains(" UTC (") && line.ends_with("s at most)"), "{line}");
+    assert!(line.ends_with(" UTC"), "{line}");
     servers[2].resume().unwrap();
 }
 
@@ -94,7 +93,7 @@ fn masters_that_may_keep_a_key_are_named_with_the_time() {
 #[test]
 fn a_master_that_may_keep_a_key_is_named_once() {
     let servers = RedisServers::start(3).unwrap();
-    // One vote of three is left: there is no quorum, and attempts go on.
+    // One vote of three is left, so there is no quorum, and attempts continue.
     servers[1..].iter().for_each(|server| drop(server.command(&["FLUSHALL"]).unwrap()));
     let words = ["acquire", "k", "--ttl", "3s", "--wait", "6s"];
     let waits = Running::start(redlock(&servers, words));

@@ -10,7 +10,7 @@ use crate::support::{Answer, Running, Scratch, answer_of, ask, copies, poll, red
 
 const MARK: &str = "redlock-quorum:1:done:report";
 
-/// A run that says so in a file.
+/// Creates a run that adds a line to a file.
 fn counting(servers: &RedisServers, options: &[&str], scratch: &Scratch, work: &str) -> Command {
     let mut command = redlock(servers, ["run", "report", "--wait", "60s"]);
     let text = format!("echo ran >> '{}'; {work}", scratch.file("runs").display());
@@ -22,7 +22,7 @@ fn runs(scratch: &Scratch) -> usize {
     std::fs::read_to_string(scratch.file("runs")).unwrap_or_default().lines().count()
 }
 
-/// What a command says that did nothing.
+/// Returns `true` if the command reported that there was nothing to do.
 fn is_done(answer: &Answer, by: &str) -> bool {
     let said = format!("redlock: report was already completed by {by} at 20");
     answer.code == 0 && answer.out.is_empty() && answer.cause().starts_with(&said)
@@ -128,7 +128,7 @@ fn a_run_that_fails_leaves_no_mark_unless_that_is_asked_for() {
     assert_eq!(runs(&scratch), 2);
 }
 
-/// Who waits does the work of a host that is killed, once its lease has ended.
+/// A waiting host does the job of a killed host after its lease has ended.
 #[test]
 fn a_host_that_is_killed_is_followed_by_one_that_waits() {
     let (servers, scratch) = (RedisServers::start(3).unwrap(), Scratch::new("once-killed"));
@@ -161,7 +161,7 @@ fn a_mark_that_no_quorum_takes_is_a_note_and_the_lock_is_left_to_expire() {
     // Nothing is run where no quorum says what was done.
     let refused = answer_of(&mut counting(&servers, &options, &scratch, ""));
     assert_eq!(refused.code, 69, "{refused:?}");
-    assert!(refused.cause().contains("no quorum for report"), "{refused:?}");
+    assert!(refused.cause().contains("report: no quorum"), "{refused:?}");
     assert_eq!(runs(&scratch), 1);
 }
 
@@ -170,7 +170,7 @@ fn the_last_run_is_shown_and_removed() {
     let servers = RedisServers::start(3).unwrap();
     let run = || ask(&servers, ["run", "report", "--fire", "7", "--label", "me", "--", "true"]);
     assert_eq!(ask(&servers, ["status", "report", "--json"]).json()["done"], json!(null));
-    // Each call gives the mark to masters that lack it, such as one that was connected late.
+    // Each call writes the mark to masters that lack it, such as a master that connected late.
     poll("all masters have the mark", || {
         run().success();
         (copies(&servers, MARK) == 3).then_some(())
@@ -193,7 +193,7 @@ fn the_last_run_is_shown_and_removed() {
     removed.success();
     let nodes: Vec<_> = servers.iter().map(|server| server.name()).collect();
     assert_eq!(removed.json(), json!({"key": "report", "deleted": nodes}));
-    assert!(removed.err.contains("note: deletes the mark of report on "), "{removed:?}");
+    assert!(removed.err.contains("note: deletes the completion mark of report on "), "{removed:?}");
     assert_eq!(copies(&servers, MARK), 0);
     let again = ask(&servers, ["release", "--force", "--mark", "report", "--yes", "--json"]);
     assert_eq!((again.code, again.json()), (1, json!({"key": "report", "deleted": []})));
@@ -222,7 +222,7 @@ fn doctor_names_marks_of_the_future() {
     assert!(found[0]["fix"].as_str().unwrap().contains("release --force --mark"));
 }
 
-/// Nothing else removes it, and the runs of that name fail until it is gone.
+/// Until an operator removes it, all runs of that name fail.
 #[test]
 fn value_that_is_not_a_mark_is_named_and_removed() {
     let servers = RedisServers::start(3).unwrap();
@@ -242,7 +242,8 @@ fn value_that_is_not_a_mark_is_named_and_removed() {
     }
 }
 
-/// The wait of 10 s is the default: who finds another at work ends with 75 or with what -E says.
+/// With the default wait of 10 s, a host that finds another host working exits with 75, or with the
+/// code of -E.
 #[test]
 fn who_does_not_wait_for_another_ends_with_the_code_for_it() {
     let (servers, scratch) = (RedisServers::start(3).unwrap(), Scratch::new("once-held"));

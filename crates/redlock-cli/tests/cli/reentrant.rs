@@ -114,7 +114,10 @@ fn where_no_lock_around_it_has_the_key_it_is_taken() {
     stranger(&[]);
     let answer = inside(&servers, "$R run --reentrant new -n -- true");
     assert_eq!(answer.code, 75);
-    assert!(answer.cause().starts_with("redlock: new is held by another: stranger"), "{answer:?}");
+    assert!(
+        answer.cause().starts_with("redlock: new is held by another client: stranger"),
+        "{answer:?}"
+    );
 }
 
 /// The command is ended by the one around it, also when one for another lock is in between.
@@ -140,7 +143,7 @@ fn what_has_entered_a_lock_is_ended_when_it_is_lost() {
     }
 }
 
-/// The lock is still on the masters, and nobody would end who enters it.
+/// The lock is still on the masters, but no process would kill a command that reuses it.
 #[test]
 fn a_lock_that_was_left_behind_is_not_entered() {
     let servers = RedisServers::start(3).unwrap();
@@ -163,11 +166,11 @@ fn a_lock_that_was_left_behind_is_not_entered() {
     let why =
         "redlock: cannot reuse the lock on k: the outer `redlock run` or its command has exited";
     assert!(said.starts_with(why), "{said}");
-    assert!(said.contains(&servers[0].name()), "{said}");
+    assert!(said.contains(": held"), "{said}");
     assert!(!scratch.file("run").exists());
 }
 
-/// Whoever is in another group goes on when the lock is lost.
+/// A process in another group continues after the lock is lost.
 #[test]
 fn a_group_of_its_own_is_refused_and_told_what_to_do() {
     let servers = RedisServers::start(3).unwrap();
@@ -226,7 +229,7 @@ fn signals_reach_the_command_that_has_entered() {
     assert!(!is_alive(pid));
 }
 
-/// Too few masters say who has the lock: the word of the one around it is not enough.
+/// Too few masters report the holder, and the word of the enclosing run is not enough.
 #[test]
 fn a_lock_that_no_quorum_confirms_is_not_entered() {
     let servers = RedisServers::start(3).unwrap();
@@ -245,7 +248,7 @@ fn a_lock_that_no_quorum_confirms_is_not_entered() {
     assert!(answer.cause().contains("no quorum"), "{answer:?}");
 }
 
-/// It would extend nothing and release nothing, so options about that are those of the one around it.
+/// The inner run extends and releases nothing, so options about that apply only to the outer run.
 #[test]
 fn the_options_about_the_lease_are_those_of_the_one_around_it() {
     let servers = RedisServers::start(3).unwrap();
@@ -254,7 +257,7 @@ fn the_options_about_the_lease_are_those_of_the_one_around_it() {
     assert_eq!(copies(&servers, "k"), 0);
 }
 
-/// Each of them is one that the same `redlock run` ends.
+/// The same `redlock run` ends with each of them.
 #[test]
 fn each_of_several_locks_around_it_can_be_entered() {
     let servers = RedisServers::start(3).unwrap();
@@ -267,5 +270,5 @@ fn each_of_several_locks_around_it_can_be_entered() {
     assert!(lines[3].starts_with(&format!("b {} ", lines[1])), "{answer:?}");
     let answer = ask(&servers, ["run", "--reentrant", "a", "b", "--", "true"]);
     assert_eq!(answer.code, 64);
-    assert!(answer.cause().contains("--reentrant takes one KEY"), "{answer:?}");
+    assert!(answer.cause().contains("--reentrant accepts a single KEY"), "{answer:?}");
 }

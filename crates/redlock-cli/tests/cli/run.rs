@@ -85,8 +85,8 @@ fn what_the_command_leaves_behind_is_not_waited_for() {
     let servers = RedisServers::start(1).unwrap();
     const ONE: &str = "sleep 600 >/dev/null 2>&1 & echo $!; ";
     for (script, said) in [
-        (ONE.to_owned(), "1 process of its group goes on"),
-        (ONE.repeat(2), "2 processes of its group go on"),
+        (ONE.to_owned(), "1 process of its group is"),
+        (ONE.repeat(2), "2 processes of its group are"),
     ] {
         let mut run = Running::start(redlock(&servers, ["run", "k", "-c", &script]));
         let mut lines = run.lines();
@@ -95,8 +95,8 @@ fn what_the_command_leaves_behind_is_not_waited_for() {
         assert!(left.iter().all(|left| is_alive(*left)));
         left.iter().for_each(|left| send(*left, Signal::KILL));
         let note = format!(
-            "note: the command has ended, and {said} without the lock: --wait-group keeps it until \
-             then\n"
+            "note: the command exited, but {said} still running without the lock; use --wait-group to \
+             hold it until all have exited\n"
         );
         assert_eq!((answer.code, answer.err), (0, note));
         assert_eq!(copies(&servers, "k"), 0);
@@ -191,7 +191,7 @@ fn a_success_keeps_the_lock_where_that_was_asked_for_and_a_failure_releases_it()
     for (script, code, is_kept) in [("exit 3", 3, false), ("kill $$", 143, false), ("", 0, true)] {
         let answer = ask(&servers, ["run", "k", "--keep", "--", "sh", "-c", script]);
         assert_eq!((answer.code, answer.err.as_str()), (code, ""));
-        // A connection that is not needed is not waited for.
+        // The command does not wait for an unneeded connection.
         assert!(if is_kept { copies(&servers, "k") >= 2 } else { copies(&servers, "k") == 0 });
     }
     let ttl = servers[0].command(&["PTTL", "k"]).unwrap();

@@ -6,7 +6,7 @@ use redlock_testkit::RedisServers;
 
 use crate::support::{Running, Scratch, ask, copies, poll, redlock, value};
 
-/// Prints what the command was told of its locks.
+/// Prints the command's variables about its locks.
 const TELL: &str =
     r#"printf '%s\n' "$REDLOCK_KEY" "$REDLOCK_TOKEN" "$REDLOCK_FENCING_TOKEN" "$REDLOCK_HELD""#;
 
@@ -35,7 +35,7 @@ fn all_are_taken_or_none_and_what_is_held_is_named() {
     }
     let refused = ask(&servers, ["run", "-n", "a", "b", "c", "--", "true"]);
     assert_eq!(refused.code, 75, "{refused:?}");
-    assert!(refused.cause().starts_with("redlock: b is held by another"), "{refused:?}");
+    assert!(refused.cause().starts_with("redlock: b is held by another client"), "{refused:?}");
     assert_eq!((copies(&servers, "a"), copies(&servers, "c")), (0, 0));
 }
 
@@ -43,7 +43,7 @@ fn all_are_taken_or_none_and_what_is_held_is_named() {
 fn what_cannot_be_locked_together_is_bad_usage() {
     let servers = RedisServers::start(3).unwrap();
     for (words, told) in [
-        (["run", "a", "b", "a", "--", "true"], "a was named twice"),
+        (["run", "a", "b", "a", "--", "true"], "a is listed twice"),
         (["run", "--once-in=1h", "a", "b", "--", "true"], "accept a single KEY"),
         (["run", "--fire=7", "a", "b", "--", "true"], "accept a single KEY"),
     ] {
@@ -55,7 +55,7 @@ fn what_cannot_be_locked_together_is_bad_usage() {
     many.args((0..65).map(|key| key.to_string())).args(["--", "true"]);
     let refused = Running::start(many).answer();
     assert_eq!(refused.code, 64, "{refused:?}");
-    assert!(refused.err.contains("name 1 to 64"), "{refused:?}");
+    assert!(refused.err.contains("pass 1 to 64"), "{refused:?}");
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn one_lock_that_is_lost_ends_the_command_and_is_named() {
     }
     let answer = running.answer();
     assert_eq!(answer.code, 79, "{answer:?}");
-    assert!(answer.cause().starts_with("redlock: the lock on b is lost: "), "{answer:?}");
+    assert!(answer.cause().starts_with("redlock: b: lock lost: "), "{answer:?}");
     assert_eq!(copies(&servers, "a"), 0, "the other is released");
     assert_eq!(value(&servers[0], "b").as_deref(), Some("stranger"));
 }
@@ -83,7 +83,7 @@ fn a_success_leaves_all_of_them_to_expire_where_that_is_asked_for() {
     assert!(copies(&servers, "a") >= 2 && copies(&servers, "b") >= 2);
 }
 
-/// Each key has a folder while somebody holds it: one that is there already is another holder's.
+/// Each key has a directory while it is held. An existing directory belongs to another holder.
 const HOLD: &str = r#"
 for key in $REDLOCK_KEY; do mkdir "$DIR/$key" || touch "$DIR/overlap"; done
 sleep 0.02

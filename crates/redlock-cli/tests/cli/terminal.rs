@@ -15,7 +15,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::support::{Stalls, copies, is_alive, is_stopped, poll, redlock, send, undisturbed};
 
-/// A command on a terminal of its own, and what a person would see there.
+/// A command on its own terminal, and the text on that terminal.
 pub(crate) struct Terminal {
     keyboard: File,
     screen: Arc<Mutex<String>>,
@@ -23,7 +23,7 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// `setsid --ctty` of util-linux makes the terminal the one that controls the command.
+    /// `setsid --ctty` of util-linux makes this the command's controlling terminal.
     pub(crate) fn start(command: &Command) -> Self {
         let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&keyboard).unwrap();
@@ -50,7 +50,7 @@ impl Terminal {
         self.keyboard.write_all(text.as_bytes()).unwrap();
     }
 
-    /// Waits until this stands on the screen, and returns the rest of its line.
+    /// Waits until this text is on the screen, and returns the rest of its line.
     pub(crate) fn shows(&self, text: &str) -> String {
         poll(&format!("the terminal shows {text:?}"), || {
             let screen = self.screen.lock().unwrap();
@@ -59,7 +59,7 @@ impl Terminal {
         })
     }
 
-    /// All that it shows once the command has ended.
+    /// Returns all output after the command has exited.
     fn all(mut self) -> String {
         poll("the command ends", || self.child.try_wait().unwrap());
         self.screen.lock().unwrap().clone()
@@ -117,7 +117,8 @@ fn the_command_is_in_the_foreground_and_reads_the_terminal() {
 #[test]
 fn ctrl_c_ends_the_command_and_releases_the_lock() {
     let servers = RedisServers::start(1).unwrap();
-    // A shell that is about to fork loses a Ctrl-C at times; one that is about to exec does not.
+    // A shell that is about to fork sometimes loses a Ctrl-C. A shell that is about to exec does
+    // not.
     let script = "echo ready; exec sleep 600";
     let mut terminal = Terminal::start(&redlock(&servers, ["run", "k", "--", "sh", "-c", script]));
     terminal.shows("ready");
@@ -257,8 +258,8 @@ fn ctrl_z_stops_a_command_that_is_not_in_the_foreground_itself() {
     terminal.shows("ended 0.");
 }
 
-/// In a script each of the two streams says all; a person who has both on one screen reads each
-/// answer once.
+/// In a script, each of the two streams has everything. If both are on one screen, each answer
+/// occurs once.
 #[test]
 fn a_status_says_each_answer_once_on_a_terminal() {
     let servers = RedisServers::start(3).unwrap();
@@ -266,7 +267,5 @@ fn a_status_says_each_answer_once_on_a_terminal() {
     terminal.shows("redlock: k is free");
     let screen = terminal.all();
     assert_eq!(screen.matches("k is free").count(), 1, "{screen}");
-    for server in servers.iter() {
-        assert_eq!(screen.matches(&server.name()).count(), 1, "{screen}");
-    }
+    assert!(screen.starts_with("3 masters  free"), "{screen}");
 }

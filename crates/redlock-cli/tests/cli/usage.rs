@@ -21,7 +21,7 @@ fn wrong_usage_ends_with_64_and_one_line_with_the_cause() {
         (ask(["init", "--floor", "ten"]), "an integer below 2^53"),
         (ask(["init", "--floor", "9007199254740992"]), "an integer below 2^53"),
         (ask(["run", "k", "--ttl", "1ms", "--", "true"]), "must be at least 10ms"),
-        (ask(["run", "k", "--ttl", "25h", "--", "true"]), "max_ttl is 1d"),
+        (ask(["run", "k", "--ttl", "25h", "--", "true"]), "exceeds max_ttl (1d)"),
         (
             ask(["run", "k", "--max-hold", "0", "--", "true"]),
             "--max-hold must be at least 1ms (got 0s)",
@@ -33,7 +33,7 @@ fn wrong_usage_ends_with_64_and_one_line_with_the_cause() {
         (ask(["acquire", "redlock-quorum:1"]), "reserved"),
         (ask(["status", ""]), "empty"),
         (ask(["release", "k", "two words"]), "token"),
-        (ask(["status", "k", "--node", "redis://a", "--node", "redis://a"]), "twice"),
+        (ask(["status", "k", "--node", "redis://a", "--node", "redis://a"]), "listed twice"),
         (ask(["--node", "redis://a", "status", "k", "--node", "redis://b"]), "--node"),
         (ask(["status", "k", "--tls-cert", "cert.pem"]), "--tls-key"),
         (ask(["status", "k", "--tls-ca", "/nowhere/ca.pem"]), "/nowhere/ca.pem"),

@@ -209,7 +209,7 @@ fn option_flaw(option: &str, is_unix: bool) -> Option<&'static str> {
 
 fn fragment_flaw(fragment: Option<&str>) -> Option<&'static str> {
     match fragment? {
-        "insecure" => Some("#insecure is not supported: name the CA instead"),
+        "insecure" => Some("#insecure is not supported: set the CA instead"),
         _ => Some("fragments (#) are not supported; in a password, write # as %23"),
     }
 }
@@ -395,7 +395,7 @@ mod tests {
             ("unix:///s?protocol", "its protocol is not resp2 or resp3"),
             ("unix:///s?db=x", "its db is not a number"),
             ("unix:///s?password=x", "unknown option after the ?; db, user, pass"),
-            ("rediss://h#insecure", "name the CA instead"),
+            ("rediss://h#insecure", "set the CA instead"),
             ("redis://h#1", "in a password, write # as %23"),
             ("redis://0.0.0.0", "a wildcard address"),
             ("redis://me@h", "a user but no password"),

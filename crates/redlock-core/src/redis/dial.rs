@@ -15,7 +15,7 @@ use super::address::Place;
 use super::beside::Beside;
 use super::stream::{Stream, not_connected};
 use super::tls::{self, Connector};
-use crate::Cause;
+use crate::{Cause, NoConnection, TlsFault};
 
 type Lookup = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 
@@ -32,7 +32,7 @@ const USER_TIMEOUT: Duration = Duration::from_secs(20);
 /// for a silent one.
 const TLS_SHARE: f64 = 0.9;
 /// A server without TLS waits for more of what it takes for a request.
-const SPEAKS_NO_TLS: &str = "no answer to the TLS handshake: the server may not speak TLS on this port (redis:// is without \
+const SPEAKS_NO_TLS: &str = "no answer to the TLS handshake: the server might not speak TLS on this port (redis:// is without \
      TLS)";
 
 pub(super) async fn connect(
@@ -55,7 +55,10 @@ pub(super) async fn connect(
                 Some(connector) => {
                     let left = limit.mul_f64(TLS_SHARE).saturating_sub(begun.elapsed());
                     let encrypted = timeout(left, tls::encrypted(connector, host, stream)).await;
-                    encrypted.unwrap_or_else(|_| Err(not_connected(SPEAKS_NO_TLS)))
+                    encrypted.unwrap_or_else(|_| {
+                        let why = NoConnection::of_tls(TlsFault::Unanswered, SPEAKS_NO_TLS);
+                        Err(not_connected(why))
+                    })
                 }
             }
         }

@@ -14,7 +14,7 @@ use super::reply::{self, Aside};
 use super::resp::{self, Garbage};
 use super::stream::{LAST_WORDS, Stream, unusable};
 use crate::server_error::ServerError;
-use crate::{Cause, Facts, NodeEvent};
+use crate::{Cause, Facts, NoConnection, NodeEvent, TlsFault};
 
 /// The server at the other end of a connection.
 #[derive(Debug, PartialEq, Eq)]
@@ -166,19 +166,19 @@ impl<'a> Talk<'a> {
         /// How an alert of TLS 1.0 to 1.3 begins.
         const TLS_ALERT: &[u8] = b"\x15\x03";
         if self.unread.starts_with(TLS_ALERT) {
-            return unusable(SPEAKS_TLS);
+            return unusable(NoConnection::of_tls(TlsFault::Required, SPEAKS_TLS));
         }
         if self.unread.starts_with(b"HTTP/") {
             return unusable(SPEAKS_HTTP);
         }
         let said = &self.unread[..self.unread.len().min(32)];
-        unusable(format!("not a Redis, it said \"{}\"", said.escape_ascii()))
+        unusable(format!("not a Redis server: it sent \"{}\"", said.escape_ascii()))
     }
 }
 
 const SPEAKS_HTTP: &str =
-    "an HTTP server or proxy answers on this port: give the address of the Redis server itself";
-const SPEAKS_TLS: &str = "the server speaks TLS on this port: write rediss://";
+    "an HTTP server or proxy answers on this port: use the address of the Redis server itself";
+const SPEAKS_TLS: &str = "the server speaks TLS on this port: use rediss://";
 
 /// Returns the requests that log in, all of which must succeed.
 pub(super) fn logins(login: &Login) -> Vec<Cmd> {
@@ -246,7 +246,7 @@ pub(super) fn succeeded(reply: Value) -> Result<Value, Cause> {
 /// Parses the facts that the server reports about itself.
 fn identify(said: &[Value], native: Option<Native>) -> Result<Identity, Cause> {
     let [client_id, server, replication, more @ ..] = said else {
-        return Err(unusable("not a Redis"));
+        return Err(unusable("not a Redis server"));
     };
     let Value::Int(client_id) = succeeded(client_id.clone())? else {
         return Err(unusable(

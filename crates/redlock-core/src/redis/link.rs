@@ -15,7 +15,7 @@ use super::handshake::{Identity, Talk};
 use super::pump::Pump;
 use super::stream::{Stream, not_connected};
 use super::wire::State;
-use crate::{Cause, Events, NodeEvent};
+use crate::{Cause, Events, NoConnection, NodeEvent, TlsFault};
 
 /// The first pause before a new connection attempt. It doubles after each failure.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
@@ -26,8 +26,8 @@ const PAUSE_MAX_URGENT: Duration = Duration::from_millis(80);
 
 /// OpenSSL, and so a server with TLS, closes a connection that does not begin with TLS, without an
 /// error message.
-const MAY_SPEAK_TLS: &str = "the server closed the connection without an answer: it may speak TLS on this port (write \
-     rediss://), or be a proxy that does not pass on CLIENT and INFO (give the server's own address)";
+const MAY_SPEAK_TLS: &str = "the server closed the connection without an answer: it might speak TLS on this port (use \
+     rediss://), or be a proxy that does not pass on CLIENT and INFO (use the server's own address)";
 
 /// Keeps a node connected until it is dropped.
 pub(super) struct Link {
@@ -120,7 +120,7 @@ impl Link {
         let greeted = talk.greet(&login, node.namespace.as_deref()).await;
         let mut identity = greeted.map_err(|cause| match cause {
             Cause::ConnectionClosed if !talk.has_received() && place.is_plain_tcp() => {
-                not_connected(MAY_SPEAK_TLS)
+                not_connected(NoConnection::of_tls(TlsFault::Required, MAY_SPEAK_TLS))
             }
             cause => cause,
         })?;

@@ -283,7 +283,7 @@ fn vote(settled: Settled, role: Role) -> (Option<(VoteSlot, Answer)>, Result<(),
 }
 
 fn garbage() -> Cause {
-    not_connected("it sent bytes that are no Redis reply")
+    not_connected("it sent bytes that are not a Redis reply")
 }
 
 fn role_changed() -> Cause {

@@ -100,7 +100,7 @@ pub(super) fn why_not(reply: &Value) -> Option<String> {
     let mut lasting = lasting.peekable();
     let Failed { command, error } = lasting.peek()?.clone();
     let others: Vec<_> = lasting.skip(1).map(|it| it.command).collect();
-    Some(format!("{command} is refused: {error}{}", and_others(&others)))
+    Some(format!("{command} was rejected: {error}{}", and_others(&others)))
 }
 
 /// A command of a probe that failed.
@@ -149,7 +149,7 @@ fn lacks_command(error: &str) -> bool {
 fn and_others(commands: &[String]) -> String {
     match commands {
         [] => String::new(),
-        _ => format!("; {} failed, too", commands.join(" ")),
+        _ => format!("; {} also failed", commands.join(" ")),
     }
 }
 
@@ -242,14 +242,14 @@ mod tests {
         assert_eq!(why(b"-LOADING it loads\r\n"), None);
         assert_eq!(why(b"*2\r\n$4\r\nZADD\r\n$8\r\nOOM full\r\n"), None);
         let denied = why(b"*2\r\n$7\r\nPUBLISH\r\n$9\r\nNOPERM no\r\n");
-        assert_eq!(denied.as_deref(), Some("PUBLISH is refused: NOPERM no"));
+        assert_eq!(denied.as_deref(), Some("PUBLISH was rejected: NOPERM no"));
         let denied = why(b"-NOPERM no\r\n");
-        assert_eq!(denied.as_deref(), Some("EVAL is refused: NOPERM no"));
+        assert_eq!(denied.as_deref(), Some("EVAL was rejected: NOPERM no"));
         let three = b"*6\r\n$4\r\nZADD\r\n$8\r\nOOM full\r\n$4\r\nTIME\r\n$9\r\nNOPERM no\r\n\
                       $5\r\nZRANK\r\n$9\r\nNOPERM no\r\n";
         assert_eq!(
             why(three).as_deref(),
-            Some("TIME is refused: NOPERM no; ZRANK failed, too"),
+            Some("TIME was rejected: NOPERM no; ZRANK also failed"),
             "all commands that last are named"
         );
     }

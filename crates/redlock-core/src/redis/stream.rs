@@ -1,11 +1,10 @@
 //! The byte stream to a master: TCP, TLS over TCP, or a Unix socket.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::Cause;
+use crate::{Cause, NoConnection};
 
 pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
@@ -13,11 +12,11 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 /// How long a connection that does not take bytes any more is read: an error that the server sent
 /// before it closed the connection explains more than the closing does.
 pub(super) const LAST_WORDS: Duration = Duration::from_millis(100);
-pub(super) fn not_connected(why: impl Into<Cow<'static, str>>) -> Cause {
+pub(super) fn not_connected(why: impl Into<NoConnection>) -> Cause {
     Cause::NotConnected(why.into())
 }
 
-pub(super) fn unusable(why: impl Into<Cow<'static, str>>) -> Cause {
+pub(super) fn unusable(why: impl Into<NoConnection>) -> Cause {
     Cause::Unusable(why.into())
 }
 

@@ -250,7 +250,7 @@ impl Wire {
         self.listens_for = None;
         match &reply {
             Value::ServerError(error) if resp::kind(error).lasts() => {
-                let why = format!("SUBSCRIBE is refused: {}", resp::message(error));
+                let why = format!("SUBSCRIBE was rejected: {}", resp::message(error));
                 self.no_queue = Some(why.clone());
                 Settled::event(NodeEvent::NoQueue(why), None)
             }

@@ -280,7 +280,7 @@ async fn a_reply_to_none_of_the_commands_ends_the_connection() {
             assert_eq!(client.answer().await, lost, "{replies}");
         }
         assert!(
-            client.down().await.to_string().contains("it sent bytes that are no Redis reply"),
+            client.down().await.to_string().contains("it sent bytes that are not a Redis reply"),
             "{replies}"
         );
     }

@@ -12,7 +12,7 @@ use crate::client::{Client, acquire};
 async fn a_server_that_is_no_redis_is_reported_with_what_it_said() {
     for (said, shown) in [
         ("HTTP/1.1 400 Bad Request\r\n\r\n", "an HTTP server or proxy answers on this port"),
-        ("SSH-2.0-OpenSSH_9.2\r\n", "not a Redis, it said \"SSH-2.0"),
+        ("SSH-2.0-OpenSSH_9.2\r\n", "not a Redis server: it sent \"SSH-2.0"),
     ] {
         let server = ScriptedServer::bind().await;
         let mut client = Client::start(&server.url());
@@ -29,9 +29,9 @@ async fn a_server_that_speaks_tls_at_a_plain_address_is_named_as_such() {
     for (said, shown) in [
         (
             "",
-            "closed the connection without an answer: it may speak TLS on this port (write rediss://)",
+            "closed the connection without an answer: it might speak TLS on this port (use rediss://)",
         ),
-        ("\x15\x03\x01\x00\x02\x02\x46", "the server speaks TLS on this port: write rediss://"),
+        ("\x15\x03\x01\x00\x02\x02\x46", "the server speaks TLS on this port: use rediss://"),
     ] {
         let server = ScriptedServer::bind().await;
         let mut client = Client::start(&server.url());

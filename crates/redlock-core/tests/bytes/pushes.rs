@@ -139,5 +139,5 @@ async fn a_push_during_the_handshake_is_reported_behind_the_connection() {
 #[tokio::test]
 async fn a_reply_behind_the_handshake_is_garbage() {
     let (_server, _peer, mut client) = tracked("+OK\r\n").await;
-    assert!(client.down().await.to_string().contains("it sent bytes that are no Redis reply"));
+    assert!(client.down().await.to_string().contains("it sent bytes that are not a Redis reply"));
 }

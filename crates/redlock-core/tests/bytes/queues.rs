@@ -94,8 +94,8 @@ async fn the_answer_to_a_probe_shows_whether_queues_work() {
     let denied = "*2\r\n$7\r\nPUBLISH\r\n$9\r\nNOPERM no\r\n";
     for (hello, answer, expected) in [
         (HELLO, ":1\r\n", None),
-        (HELLO, denied, Some("PUBLISH is refused: NOPERM no")),
-        (HELLO, "-NOPERM no scripts\r\n", Some("EVAL is refused: NOPERM no scripts")),
+        (HELLO, denied, Some("PUBLISH was rejected: NOPERM no")),
+        (HELLO, "-NOPERM no scripts\r\n", Some("EVAL was rejected: NOPERM no scripts")),
         (HELLO, "-LOADING it loads\r\n", None),
         (NO_RESP3, ":1\r\n", Some("the server pushes nothing: it does not speak RESP3")),
     ] {
@@ -142,7 +142,7 @@ async fn no_entry_is_sent_where_the_queue_cannot_be_used() {
     client.submit(0, enter());
     let answer = client.answer().await;
     assert!(!answer.sent, "{answer:?}");
-    assert_eq!(answer.verdict.to_string(), "not sent: no queue: PUBLISH is refused: NOPERM no");
+    assert_eq!(answer.verdict.to_string(), "not sent: no queue: PUBLISH was rejected: NOPERM no");
 }
 
 #[tokio::test]
@@ -205,7 +205,7 @@ async fn a_subscription_that_is_refused_in_a_pipeline_takes_no_other_s_reply() {
         let vote = client.vote().await;
         assert_eq!((vote.ticket, &*vote.answer.verdict.to_string()), (number, verdict));
     }
-    let why = "SUBSCRIBE is refused: NOPERM no SUBSCRIBE".to_owned();
+    let why = "SUBSCRIBE was rejected: NOPERM no SUBSCRIBE".to_owned();
     assert_eq!(client.event().await, NodeEvent::NoQueue(why));
     client.submit(3, enter());
     assert!(!client.answer().await.sent);

@@ -85,7 +85,7 @@ async fn garbage_ends_the_connection_and_what_is_unanswered_is_unknown() {
         assert_eq!(client.answer().await, lost(), "{garbage:?}");
         assert_eq!(client.answer().await, lost(), "{garbage:?}");
         assert!(
-            client.down().await.to_string().contains("it sent bytes that are no Redis reply"),
+            client.down().await.to_string().contains("it sent bytes that are not a Redis reply"),
             "{garbage:?}"
         );
         peer.expect_end().await;

@@ -22,6 +22,8 @@ pub enum MasterKind {
     Cluster,
     /// Its identity or its record cannot be read.
     Denied,
+    /// The key of its record has the wrong type or a malformed field.
+    BadRecord,
 }
 
 /// The answer to a handshake or to a probe, read in one batch on one connection, INFO before the
@@ -88,6 +90,7 @@ impl MasterKind {
             (_, Role::Master) if facts.identity.is_none() => Self::Denied,
             // Without a namespace, no record is read.
             (Err(Unread::NotAsked) | Ok(_), Role::Master) => Self::Master,
+            (Err(Unread::WrongType | Unread::Malformed(_)), Role::Master) => Self::BadRecord,
             (Err(_), Role::Master) => Self::Denied,
             _ => Self::NotMaster,
         }

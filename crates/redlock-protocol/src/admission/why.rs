@@ -67,6 +67,7 @@ impl Admission {
             MasterKind::Loading { .. } => WhyNot::Loading,
             MasterKind::Cluster => WhyNot::Cluster,
             MasterKind::Denied => WhyNot::Denied,
+            MasterKind::BadRecord => WhyNot::BadRecord,
             MasterKind::Master if peer.doubt != Doubt::None => WhyNot::Checked,
             MasterKind::Master if !self.has_quarantine => WhyNot::UsedWithQuarantine,
             MasterKind::Master

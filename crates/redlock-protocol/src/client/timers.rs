@@ -52,7 +52,7 @@ pub enum Due {
     Report(u32),
     /// The caller that closes the handle does not wait any longer.
     Close,
-    /// Suppressed warnings are reported.
+    /// Suppressed warnings are due.
     Warnings,
 }
 

@@ -128,13 +128,13 @@ impl Observer {
     /// Logs that `master` does not vote.
     pub(super) fn not_counting(&mut self, master: usize, cause: &Cause, now: Instant) {
         if let Some(suppressed) = self.warnings.admit(Warning::NotCounting(master), now) {
-            log(|| warn!(node = %self.names[master], %cause, suppressed, "master does not count"));
+            log(|| warn!(node = %self.names[master], %cause, suppressed, "master does not vote"));
         }
     }
 
     /// Logs that the answers of `master` count from now on.
     pub(super) fn counting(&self, master: usize) {
-        log(|| debug!(node = %self.names[master], "master counts"));
+        log(|| debug!(node = %self.names[master], "master votes"));
     }
 
     /// Logs a weakness of `master` that its users should know.
@@ -382,7 +382,7 @@ impl Driver {
             Ticket::Attempt(id) => ("attempt", id),
             Ticket::Ballot(id, _) => ("ballot", id),
             Ticket::Score(id) => ("score", id),
-            Ticket::Exit(id) => ("place given up", id),
+            Ticket::Exit(id) => ("left the queue", id),
             Ticket::Extension(id, _) => ("extension", id),
             Ticket::Readd(id) => ("re-add", id),
             Ticket::Release(id) => ("release", id),

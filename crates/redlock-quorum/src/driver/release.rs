@@ -161,7 +161,7 @@ impl Driver {
         self.send(&leave, met, ticket, now);
     }
 
-    /// Handles a master's report of its waiters, in its answer to a release or to a given-up place.
+    /// Handles a master's report of its waiters, in its answer to a release or to the exit from a queue.
     pub(super) fn left_queue(&mut self, id: LockId, vote: &Vote, now: Instant) {
         if vote.answer.queued.is_some() {
             self.with_claim(id, now, |keys, lock, cx| keys.left_queue(&mut lock.claim, vote, cx));

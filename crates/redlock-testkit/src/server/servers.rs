@@ -19,7 +19,7 @@ impl RedisServers {
     ///
     /// # Errors
     ///
-    /// See [`RedisServer::start`]. Servers that were already started are stopped.
+    /// See [`RedisServer::start`]. Stops the servers that it already started.
     pub fn start(count: usize) -> anyhow::Result<Self> {
         Self::with(count, &ServerOptions::new())
     }
@@ -29,7 +29,7 @@ impl RedisServers {
     ///
     /// # Errors
     ///
-    /// See [`RedisServer::with`]. Servers that were already started are stopped.
+    /// See [`RedisServer::with`]. Stops the servers that it already started.
     pub fn with(count: usize, options: &ServerOptions) -> anyhow::Result<Self> {
         let started =
             (0..count).map(|place| RedisServer::launch(&options.clone().at_place(place)?));

@@ -7,7 +7,7 @@ use super::data::Ballots;
 use super::link::{Link, Set};
 use super::master::Master;
 
-/// The replies to the commands after the `SET`. `None` for a command that was not sent.
+/// The replies to the commands after the `SET`. `None` for an unsent command.
 struct Said {
     raised: Option<bool>,
     score: Option<Option<Score>>,

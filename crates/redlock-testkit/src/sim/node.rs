@@ -392,7 +392,7 @@ impl Drop for Driven {
     }
 }
 
-/// Changes the world, processes everything that is due, casts and reports it, and sets the timer.
+/// Changes the world, processes all due events, casts and reports it, and sets the timer.
 fn change_world(world: &Arc<Mutex<World>>, change: impl FnOnce(&mut World, &mut Outbox)) {
     let mut outbox = Outbox::default();
     let mut locked = world.lock().unwrap_or_else(PoisonError::into_inner);

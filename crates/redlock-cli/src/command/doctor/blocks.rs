@@ -1,5 +1,5 @@
-//! What people read of the findings: each problem once, with the names of the masters that have it,
-//! and what it follows from before it.
+//! The findings as text: each problem once, with the names of its masters, after the problems that
+//! cause it.
 
 use super::findings::{Finding, Rank, Severity};
 
@@ -11,7 +11,7 @@ pub(super) struct Block<'a> {
     is_alike: bool,
 }
 
-/// The problems, the cause before what follows from it, and the worse one first.
+/// Returns the problems. Causes precede their effects, and errors precede warnings.
 pub(super) fn blocks(findings: &[Finding]) -> Vec<Block<'_>> {
     let mut sorted: Vec<&Finding> = findings.iter().collect();
     sorted.sort_by_key(|finding| (finding.rank, finding.severity));
@@ -73,7 +73,7 @@ impl<'a> Block<'a> {
     }
 }
 
-/// What two findings of one problem have in common.
+/// Returns the fields that findings of the same problem share.
 fn key(of: &Finding) -> (Rank, Severity, &str, &str, &str) {
     (of.rank, of.severity, &of.problem, &of.impact, &of.fix)
 }
@@ -85,6 +85,7 @@ mod tests {
     use redlock_quorum::{Cause, NotAdmitted, WhyNot};
 
     use super::super::findings::{no_vote, of_probe};
+    use super::super::no_vote::Circumstances;
     use super::super::probe::Probe;
     use super::*;
 
@@ -92,7 +93,11 @@ mod tests {
         let mut not = NotAdmitted::new(WhyNot::Restarted);
         not.in_quarantine = true;
         not.votes_again = Some(Duration::from_secs(left));
-        no_vote(&Cause::NotAdmitted(not.into()), false, false).of(node, false)
+        no_vote(
+            &Cause::NotAdmitted(not.into()),
+            Circumstances { is_hindered: false, may_be_new: false, quarantine: Duration::ZERO },
+        )
+        .of(node, false)
     }
 
     #[test]
@@ -115,7 +120,7 @@ mod tests {
     #[test]
     fn what_would_hinder_a_master_that_votes_is_no_cause_of_another_problem() {
         let probe = Probe { missing_rights: vec!["+hset".into()], ..Probe::default() };
-        let lacks = |votes| of_probe(&probe, true).remove(0).of("a:1", votes);
+        let lacks = |votes| of_probe(&probe, Some(Duration::ZERO)).remove(0).of("a:1", votes);
         let first = |lacks| blocks(&[quarantined("b:1", 9), lacks])[0].line();
         assert!(first(lacks(true)).starts_with("b:1 not admitted"));
         assert!(first(lacks(false)).starts_with("a:1 its user lacks +hset"));

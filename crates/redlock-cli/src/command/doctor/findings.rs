@@ -1,4 +1,4 @@
-//! Findings, from what was asked. Nothing is asked here.
+//! Findings, derived from the answers. This file sends no requests.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -7,13 +7,14 @@ use redlock_quorum::commands::Purpose;
 use redlock_quorum::{Cause, NodeReport, NotAdmitted, ServerReport, Standing, quorum};
 use serde::Serialize;
 
-use super::no_vote::{self, FOREIGN_CURE, MISTYPED, NO_TOKEN};
+use super::no_vote::{self, Circumstances, FOREIGN_CURE, MISTYPED, NO_TOKEN};
 use super::probe::Probe;
+use crate::answers::without_time;
 use crate::duration::spelled;
 use crate::lists;
 use crate::rights;
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
     pub(super) severity: Severity,
@@ -22,8 +23,8 @@ pub(super) struct Finding {
     pub(super) what: String,
     pub(super) impact: Cow<'static, str>,
     pub(super) fix: Cow<'static, str>,
-    /// The same as `what`, without what differs between masters that have one and the same problem:
-    /// for how long they have it.
+    /// The same as `what`, without the remaining time, which differs between masters with the same
+    /// problem.
     #[serde(skip)]
     pub(super) problem: String,
     #[serde(skip)]
@@ -38,18 +39,17 @@ pub(super) enum Severity {
     Error,
     /// The next failure may lead to that.
     Warning,
-    /// It is well known where it is meant, such as on the machine of a developer or of CI. It does
-    /// not count for the exit code: a check that is red there all the time is not looked at.
+    /// A common state in places such as a developer's machine or CI. It does not affect the exit
+    /// code, because operators ignore a check that always fails.
     Info,
 }
 
-/// What a finding is to others. What follows from another one comes behind it, because it is cured
-/// with it.
+/// The position of a finding among others. Effects follow their causes, whose fix also fixes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
-    /// It keeps a master from voting: the master cannot be asked, or a right or a key is wrong.
+    /// It keeps a master from voting: the master is unreachable, or a right or a key is wrong.
     Hindrance,
-    /// A master was asked, and does not vote.
+    /// A master answered, and does not vote.
     NoVote,
     /// Too few masters vote.
     NoQuorum,
@@ -101,15 +101,22 @@ impl Finding {
         Self { rank, ..self }
     }
 
-    /// The finding about this master. One that votes is hindered by nothing.
+    /// Assigns the finding to a master. Nothing hinders a voting master.
     pub(super) fn of(self, node: &str, votes: bool) -> Self {
         let rank = if votes { Rank::Rest } else { self.rank };
         Self { node: Some(node.to_owned()), rank, ..self }
     }
 }
 
-/// What is wrong with all, then with each.
-pub(super) fn find(nodes: &[NodeReport], probes: &[Probe], has_quarantine: bool) -> Vec<Finding> {
+/// Returns the problems of all masters together, and then of each master.
+///
+/// `quarantine`: how long a master that lost its data does not vote. `None` if this client has no
+/// quarantine.
+pub(super) fn find(
+    nodes: &[NodeReport],
+    probes: &[Probe],
+    quarantine: Option<Duration>,
+) -> Vec<Finding> {
     let of_all = [no_quorum(nodes), even(nodes.len()), one_host(nodes), limits_differ(nodes)];
     let mut found: Vec<Finding> = of_all.into_iter().flatten().collect();
     let may_be_new = NotAdmitted::may_be_new(nodes.iter().map(not_admitted));
@@ -117,13 +124,15 @@ pub(super) fn find(nodes: &[NodeReport], probes: &[Probe], has_quarantine: bool)
     for (node, probe) in nodes.iter().zip(probes) {
         let cause = node.cause.as_ref();
         let of_cause = |cause| {
-            let found = no_vote(cause, probe.hinders_admission(), may_be_new);
+            let is_hindered = probe.hinders_admission();
+            let quarantine = quarantine.unwrap_or_default();
+            let found = no_vote(cause, Circumstances { is_hindered, may_be_new, quarantine });
             let is_mistyped = mistyped.contains(&&*node.node);
             if is_mistyped { Finding { fix: MISTYPED.into(), ..found } } else { found }
         };
         let of_node = cause.map(of_cause).into_iter();
         let of_node = of_node.chain(node.server.iter().flat_map(of_server));
-        let of_node = of_node.chain(of_probe(probe, has_quarantine));
+        let of_node = of_node.chain(of_probe(probe, quarantine));
         found.extend(of_node.map(|finding| finding.of(&node.node, cause.is_none())));
     }
     found
@@ -197,24 +206,15 @@ fn limits_differ(nodes: &[NodeReport]) -> Option<Finding> {
     })
 }
 
-/// A master that cannot be reached is missed, one that forgot is waited for.
-pub(super) fn no_vote(cause: &Cause, is_hindered: bool, may_be_new: bool) -> Finding {
-    let (impact, fix) = no_vote::of(cause, is_hindered, may_be_new);
+/// Returns the finding about a master that does not vote.
+pub(super) fn no_vote(cause: &Cause, of: Circumstances) -> Finding {
+    let (impact, fix) = no_vote::of(cause, of);
     let rank = match cause {
         Cause::NotAdmitted(_) => Rank::NoVote,
         _ => Rank::Hindrance,
     };
     let problem = without_time(cause).to_string();
     Finding { problem, rank, ..Finding::error(cause.to_string(), impact, fix) }
-}
-
-/// The quarantines of two masters hardly ever end at the same moment.
-fn without_time(cause: &Cause) -> Cause {
-    let mut cause = cause.clone();
-    if let Cause::NotAdmitted(not) = &mut cause {
-        not.votes_again = None;
-    }
-    cause
 }
 
 fn of_server(server: &ServerReport) -> Vec<Finding> {
@@ -242,22 +242,21 @@ fn of_server(server: &ServerReport) -> Vec<Finding> {
     found
 }
 
-pub(super) fn of_probe(probe: &Probe, has_quarantine: bool) -> Vec<Finding> {
+pub(super) fn of_probe(probe: &Probe, quarantine: Option<Duration>) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some(policy) = probe.eviction.as_ref().filter(|policy| *policy != "noeviction") {
         let what = format!("evicts keys when its memory is full: {policy}");
         let impact = "an evicted lock can be granted to another client while it is held";
-        found.push(Finding::warning(what, impact, "maxmemory-policy noeviction"));
+        found.push(Finding::warning(what, impact, "set maxmemory-policy noeviction"));
     }
     if let Some(policy) = probe.idle_eviction.as_ref().filter(|policy| *policy != "noeviction") {
         let what = format!("its eviction policy is {policy}, inactive while maxmemory is 0");
         let impact = "setting maxmemory later would start evicting locks";
-        found.push(Finding::info(what, impact, "maxmemory-policy noeviction"));
+        found.push(Finding::info(what, impact, "set maxmemory-policy noeviction"));
     }
-    if probe.keeps_writes == Some(false) && !has_quarantine {
-        let impact =
-            "without a quarantine, a master that restarts may grant a lock that is still held";
-        let fix = "appendonly yes and appendfsync always, or --quarantine on";
+    if probe.keeps_writes == Some(false) && quarantine.is_none() {
+        let impact = "without a quarantine, a restarted master may grant a lock while a client still holds it";
+        let fix = "set appendonly yes and appendfsync always, or use --quarantine on";
         found.push(Finding::warning("may lose acknowledged writes", impact, fix));
     }
     if let Some(one) = probe.foreign_scores.first() {
@@ -269,7 +268,7 @@ pub(super) fn of_probe(probe: &Probe, has_quarantine: bool) -> Vec<Finding> {
     }
     found.extend(probe.future_marks.iter().map(|mark| future_mark(mark)));
     found.extend(probe.foreign_queues.iter().map(|key| foreign_queue(key)));
-    found.extend(probe.foreign_keys.iter().map(|key| foreign_key(key, has_quarantine)));
+    found.extend(probe.foreign_keys.iter().map(|key| foreign_key(key, quarantine)));
     found.extend(probe.write_refusal.as_ref().map(write_refusal));
     found.extend(missing_rights(probe));
     found.extend(missing_commands(probe));
@@ -285,13 +284,14 @@ fn future_mark(mark: &str) -> Finding {
     Finding::warning(
         what,
         impact,
-        "redlock release --force --mark NAME removes it from all masters",
+        "run `redlock release --force --mark NAME`, which removes it from all masters",
     )
 }
 
 fn foreign_queue(key: &str) -> Finding {
-    let what = format!("its key {key} is of another type, no client can wait in a queue there");
-    let impact = "clients of this key wait at another master, or without a queue and not in order";
+    let what = format!("its key {key} has the wrong type, so no client can queue there");
+    let impact = "clients of this lock queue at another master, or wait without a queue and in no \
+        particular order";
     Finding::warning(what, impact, format!("delete the key {key}"))
 }
 
@@ -304,9 +304,9 @@ fn write_refusal(error: &String) -> Finding {
     Finding::error(format!("refuses writes: {error}"), impact, fix).ranked(Rank::Hindrance)
 }
 
-fn foreign_key(key: &str, has_quarantine: bool) -> Finding {
+fn foreign_key(key: &str, quarantine: Option<Duration>) -> Finding {
     let what = format!("its key {key} has the wrong type, so redlock does not write to it");
-    if has_quarantine && key.ends_with(":ballots") {
+    if quarantine.is_some() && key.ends_with(":ballots") {
         let impact = "clients with a quarantine do not use it, but no quarantine can start or finish \
             while it exists";
         let fix = format!("delete the key {key}");
@@ -314,9 +314,11 @@ fn foreign_key(key: &str, has_quarantine: bool) -> Finding {
     }
     let impact = "redlock stores its own data under this name; until the key is deleted, the master \
         cannot be admitted again";
-    let then =
-        if has_quarantine { "; that master then does not vote for 1.1 × max_ttl" } else { "" };
-    Finding::error(what, impact, format!("delete the key {key}{then}")).ranked(Rank::Hindrance)
+    let then = quarantine.map(|quarantine| {
+        format!("; that master then does not vote for {} (1.1 × max_ttl)", spelled(quarantine))
+    });
+    let fix = format!("delete the key {key}{}", then.unwrap_or_default());
+    Finding::error(what, impact, fix).ranked(Rank::Hindrance)
 }
 
 /// Nothing is known of its settings, rights and keys.
@@ -356,7 +358,7 @@ fn missing_commands(probe: &Probe) -> Vec<Finding> {
     found
 }
 
-/// What only people need is no problem where it is missing.
+/// Missing rights that only operators need are not a problem.
 fn missing_rights(probe: &Probe) -> Vec<Finding> {
     let missing = probe.missing_rights.iter().map(String::as_str);
     let (for_people, needed): (Vec<&str>, Vec<&str>) =

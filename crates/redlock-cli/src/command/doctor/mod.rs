@@ -1,4 +1,4 @@
-//! `redlock doctor`: what is wrong with the masters, why that matters, and what cures it.
+//! `redlock doctor`: the problems of the masters, with their impact and the fix.
 
 mod blocks;
 mod findings;
@@ -14,6 +14,7 @@ use anyhow::anyhow;
 use redlock_quorum::{NodeReport, Quarantine, ServerReport, Standing};
 use serde::Serialize;
 
+use crate::answers::rows;
 use crate::args;
 use crate::duration::{millis, millis_up, spelled};
 use crate::exit::{FINDINGS, Failure};
@@ -26,7 +27,7 @@ use findings::{Finding, find};
 use probe::Probe;
 use settings::{Setting, settings};
 
-/// What `doctor` prints as JSON.
+/// The output of `doctor --json`.
 #[derive(Serialize)]
 struct Report<'a> {
     settings: Vec<Setting>,
@@ -34,7 +35,7 @@ struct Report<'a> {
     findings: Vec<Finding>,
 }
 
-/// What one master is.
+/// The state of one master.
 #[derive(Serialize)]
 struct Node<'a> {
     node: &'a str,
@@ -69,7 +70,8 @@ pub(crate) async fn doctor(global: &Global, args: &args::Doctor) -> Result<u8, F
     let nodes = session.inspect().await;
     let probes = probe::at_all(global, &session, &nodes).await;
     let has_quarantine = global.quarantine() == Quarantine::On;
-    let mut findings = find(&nodes, &probes, has_quarantine);
+    let quarantine = has_quarantine.then(|| session.quarantine(&nodes));
+    let mut findings = find(&nodes, &probes, quarantine);
     findings.extend(sets::databases(&nodes, &probes));
     if has_quarantine {
         findings.extend(sets::find(&nodes, session.redlock.list_warning()));
@@ -84,7 +86,7 @@ pub(crate) async fn doctor(global: &Global, args: &args::Doctor) -> Result<u8, F
         let nodes = nodes.iter().zip(&probes).map(|(node, probe)| Node::new(node, probe)).collect();
         output::json(&Report { settings, nodes, findings })?;
     } else {
-        output::line(&people(&settings, &nodes, &findings))?;
+        output::line(&people(&settings, &nodes, &findings, global.verbose))?;
     }
     match problems.len() {
         0 => Ok(0),
@@ -93,17 +95,23 @@ pub(crate) async fn doctor(global: &Global, args: &args::Doctor) -> Result<u8, F
     }
 }
 
-/// Returns one line for each master, then the settings and the findings.
-fn people(settings: &[Setting], nodes: &[NodeReport], findings: &[Finding]) -> String {
-    let widest = nodes.iter().map(|node| node.node.len()).max().unwrap_or_default();
-    let mut lines: Vec<String> = Vec::new();
-    for node in nodes {
-        let cause = node.cause.as_ref().map(|cause| format!("  {cause}"));
+/// Returns the states of the masters, then the settings and the findings. Only verbose lines have
+/// uptimes, and repeat equal states.
+fn people(
+    settings: &[Setting],
+    nodes: &[NodeReport],
+    findings: &[Finding],
+    is_verbose: bool,
+) -> String {
+    let words = |node: &NodeReport| {
+        let cause = node.cause.as_ref().map(|cause| format!("  {cause}")).unwrap_or_default();
         let uptime = node.server.as_ref().and_then(|server| server.uptime);
-        let uptime = uptime.map(|uptime| format!("  up for {}", spelled(uptime)));
-        let (cause, uptime) = (cause.unwrap_or_default(), uptime.unwrap_or_default());
-        lines.push(format!("{:widest$}  {}{uptime}{cause}", node.node, in_words(node)));
-    }
+        let uptime =
+            uptime.filter(|_| is_verbose).map(|uptime| format!("  up for {}", spelled(uptime)));
+        format!("{}{}{cause}", in_words(node), uptime.unwrap_or_default())
+    };
+    let said: Vec<(&str, String)> = nodes.iter().map(|node| (&*node.node, words(node))).collect();
+    let mut lines = rows(&said, is_verbose);
     lines.extend(sets::shown(nodes));
     lines.push("settings:".into());
     lines.extend(settings.iter().map(Setting::people));
@@ -114,7 +122,7 @@ fn people(settings: &[Setting], nodes: &[NodeReport], findings: &[Finding]) -> S
     lines.join("\n")
 }
 
-/// The state of a master, where its word says little.
+/// Describes the state of a master. Adds an explanation if its word is not clear by itself.
 fn in_words(node: &NodeReport) -> &'static str {
     match node.standing {
         Standing::None => "none (not admitted, quarantine not started)",

@@ -1,47 +1,92 @@
-//! Why a master does not vote, what that costs, and what cures it.
+//! The impact of a master that does not vote, and the fix.
+
+use std::borrow::Cow;
+use std::time::Duration;
 
 use redlock_quorum::server_error::ServerError;
-use redlock_quorum::{Cause, NotAdmitted, WhyNot};
+use redlock_quorum::{Cause, NotAdmitted, TlsFault, WhyNot};
 
+use crate::duration::spelled;
 use crate::lists;
 
-/// Why that matters, and the fix. `is_hindered`: keys or rights of the master are wrong, so that
-/// no quarantine begins or ends there. `may_be_new`: all masters may be.
-pub(super) fn of(
-    cause: &Cause,
-    is_hindered: bool,
-    may_be_new: bool,
-) -> (&'static str, &'static str) {
-    match cause {
-        Cause::TwinOf(_) => {
-            ("this server is listed twice, and only one address votes", "list each server once")
+/// Conditions of a fix, in addition to the cause.
+#[derive(Clone, Copy)]
+pub(super) struct Circumstances {
+    /// Keys or rights of the master are wrong, so no quarantine can start or end there.
+    pub(super) is_hindered: bool,
+    /// All masters may be new.
+    pub(super) may_be_new: bool,
+    /// How long a master that lost its data does not vote.
+    pub(super) quarantine: Duration,
+}
+
+/// Returns the impact and the fix.
+pub(super) fn of(cause: &Cause, of: Circumstances) -> (&'static str, Cow<'static, str>) {
+    let (impact, fix) = match cause {
+        Cause::NotAdmitted(not) if not.why == WhyNot::BadRecord && !of.is_hindered => {
+            return (UNTOLD, bad_record(of.quarantine).into());
         }
-        Cause::NotAdmitted(not) if is_hindered && not.why.is_ended_by_quarantine() => {
+        Cause::NotAdmitted(not) if !of.is_hindered && not.why.is_ended_by_quarantine() => {
+            return (FORGOT, forgot(not, of).into());
+        }
+        Cause::NotAdmitted(not) if not.why.is_ended_by_quarantine() => {
             (FORGOT, "fix this master's other findings first; its quarantine cannot end until then")
         }
         // The finding about the right or the key has the only fix.
-        Cause::NotAdmitted(not) if is_hindered && not.why == WhyNot::Denied => {
+        Cause::NotAdmitted(not)
+            if of.is_hindered && matches!(not.why, WhyNot::Denied | WhyNot::BadRecord) =>
+        {
             (UNTOLD, "fix this master's other findings first")
         }
-        Cause::NotAdmitted(not) => not_admitted(not, may_be_new),
-        Cause::ErrorReply(text) => error_reply(text, cause.is_curable()),
-        // The cause is text. What comes from TLS has the word in it, and the URL to write.
-        Cause::NotConnected(words) | Cause::Unusable(words) if words.contains("rediss://") => (
-            MISSED,
-            "if this port speaks TLS, write rediss://, or give the port that does not; else \
-             check the server and the network",
-        ),
-        // A certificate was rejected, so the port speaks TLS.
-        Cause::Unusable(_) if cause.is_of_tls() => {
-            (MISSED, "check its certificate, --tls-ca, --tls-cert and --tls-key")
+        Cause::NotAdmitted(not) => not_admitted(not),
+        Cause::TwinOf(_) => {
+            ("this server is listed twice, and only one address votes", "list each server once")
         }
-        Cause::NotConnected(words) | Cause::Unusable(words) if words.contains("TLS") => (
-            MISSED,
-            "if this port does not speak TLS, write redis://, or give the port that does; if it \
-             does, check its certificate, --tls-ca, --tls-cert and --tls-key",
-        ),
-        _ => (MISSED, "check the server and the network"),
+        Cause::ErrorReply(text) => error_reply(text, cause.is_curable()),
+        cause => (MISSED, unconnected(cause)),
+    };
+    (impact, fix.into())
+}
+
+/// Returns the fix for a missing connection.
+fn unconnected(cause: &Cause) -> &'static str {
+    match (cause, cause.tls()) {
+        (_, Some(TlsFault::Required)) => {
+            "if this port speaks TLS, use rediss://, or the port that does not; otherwise check the \
+             server and the network"
+        }
+        // A certificate was rejected, so the port speaks TLS.
+        (Cause::Unusable(_), Some(_)) => {
+            "check its certificate, --tls-ca, --tls-cert and --tls-key"
+        }
+        (_, Some(_)) => {
+            "if this port does not speak TLS, use redis://, or the port that does; otherwise check \
+             its certificate, --tls-ca, --tls-cert and --tls-key"
+        }
+        (_, None) => "check the server and the network",
     }
+}
+
+fn bad_record(quarantine: Duration) -> String {
+    format!(
+        "find out what wrote it, and delete the key (the prefix, followed by redlock-quorum:1); that \
+         master then does not vote for {} (1.1 × max_ttl)",
+        spelled(quarantine)
+    )
+}
+
+/// Returns the fix for a master that may have lost a lock.
+fn forgot(not: &NotAdmitted, of: Circumstances) -> String {
+    if not.why == WhyNot::New && of.may_be_new {
+        return "if all masters are new, run `redlock init`; otherwise wait for the quarantine, which \
+                starts with the next lock request"
+            .into();
+    }
+    let length = spelled(of.quarantine);
+    format!(
+        "wait: its quarantine starts with the next lock request, and ends after {length} if that \
+         client stays connected, otherwise within twice that if another master votes"
+    )
 }
 
 /// Errors that last come from who we are and what we may do. Others pass, or are the server's own.
@@ -67,42 +112,35 @@ fn error_reply(text: &str, passes: bool) -> (&'static str, &'static str) {
     }
 }
 
-fn not_admitted(not: &NotAdmitted, may_be_new: bool) -> (&'static str, &'static str) {
+fn not_admitted(not: &NotAdmitted) -> (&'static str, &'static str) {
     match not.why {
-        WhyNot::New if may_be_new => {
-            let fix = "if all masters are new, run `redlock init`; otherwise wait for the \
-                quarantine, which starts with the next lock request";
-            (FORGOT, fix)
-        }
-        why if why.is_ended_by_quarantine() => {
-            let fix = "wait; its quarantine begins when a client asks for a lock, and ends by a \
-                        client that stays or by the clocks of two masters";
-            (FORGOT, fix)
-        }
-        WhyNot::Replica | WhyNot::NotMaster | WhyNot::Cluster => {
-            ("its data is a copy of another server's", "use independent masters")
-        }
-        WhyNot::Denied => (UNTOLD, unread(not.step_error.as_deref().unwrap_or_default())),
+        WhyNot::Replica => ("its data comes from another server", "use independent masters"),
+        WhyNot::Cluster => (
+            "a cluster can fail over to replicas that lack the latest locks",
+            "use independent masters",
+        ),
+        WhyNot::NotMaster => ("it is not a Redis master", "use independent masters"),
+        WhyNot::Denied => (UNTOLD, "grant its user +info and +hgetall"),
         WhyNot::ScoreTooLarge => (NO_TOKEN, FOREIGN_CURE),
         WhyNot::NoBallots => (
-            "it takes no part in locks with fencing tokens",
-            "Redis 6.2 or newer, and +zadd +zscore for its user; or --plain, for clients that need \
-             no tokens",
+            "it cannot vote on locks with fencing tokens",
+            "use Redis 6.2 or newer, and grant its user +zadd +zscore; or use --plain for clients \
+             without fencing tokens",
         ),
         WhyNot::ReportsNoLoss => (
-            "a client without tokens would not notice that its data is gone",
-            "use Redis 6.0 or newer without a proxy, and grant +client|tracking +client|caching; or no \
-             --plain; or --quarantine off",
+            "a client without fencing tokens would not notice that its data is gone",
+            "use Redis 6.0 or newer without a proxy, and grant +client|tracking +client|caching; or \
+             drop --plain; or use --quarantine off",
         ),
         WhyNot::UsedWithoutQuarantine => (
-            "clients with and without a quarantine do not mix",
-            "--quarantine off or REDLOCK_QUARANTINE=off for this client; or redlock init --again, \
-             which converts the namespace, when the others are gone; or another --prefix",
+            "clients with and without a quarantine cannot share a prefix",
+            "use --quarantine off or REDLOCK_QUARANTINE=off for this client; or stop the other \
+             clients and run `redlock init --again`, which converts the prefix; or use another \
+             --prefix",
         ),
         WhyNot::UsedWithQuarantine => (
-            "clients with and without a quarantine do not mix",
-            "--quarantine on for this client; or redlock init --again, which converts the \
-             namespace, when the others are gone; or another --prefix",
+            "clients with and without a quarantine cannot share a prefix",
+            "use --quarantine on for this client; or use another --prefix",
         ),
         WhyNot::SetSize | WhyNot::SetsDiffer => (
             "with a wrong list of masters, two clients can hold the same lock, so this client \
@@ -114,24 +152,11 @@ fn not_admitted(not: &NotAdmitted, may_be_new: bool) -> (&'static str, &'static 
     }
 }
 
-/// What makes the record of a master readable.
-fn unread(step_error: &str) -> &'static str {
-    if step_error.contains("is malformed") {
-        "find out who wrote it, and delete the key of the record (its name is the prefix and \
-         redlock-quorum:1); that master then does not vote for 1.1 × max_ttl"
-    } else if step_error.contains("of another type") {
-        "find out who wrote it, and delete the key; that master then does not vote for \
-         1.1 × max_ttl"
-    } else {
-        "give its user +info and +hgetall"
-    }
-}
-
 pub(super) const MISTYPED: &str = "correct its address in the list, because the recorded set does \
     not contain it; if the address is right, check the server and the network";
 const UNTOLD: &str = "it is unknown whether it lost data";
 const MISSED: &str = "it does not vote, so fewer other masters can fail before locking stops";
-const FORGOT: &str = "it may have lost a lock that is still held";
+const FORGOT: &str = "it may have lost a lock, although the holder still relies on it";
 const LOADING: (&str, &str) = (
     "it is still loading its data, which may include its admission record; until then, for at \
         most one quarantine length, clients start no quarantine",
@@ -144,11 +169,19 @@ pub(super) const FOREIGN_CURE: &str = "find out what writes to this key, delete 
 
 #[cfg(test)]
 mod tests {
+    use redlock_quorum::NoConnection;
+
     use super::*;
+
+    const NONE: Circumstances = Circumstances {
+        is_hindered: false,
+        may_be_new: false,
+        quarantine: Duration::from_secs(66),
+    };
 
     #[test]
     fn only_errors_that_last_are_about_the_user_of_the_url() {
-        let fix = |error: &str| of(&Cause::of_error_reply(error.into()), false, false).1;
+        let fix = |error: &str| of(&Cause::of_error_reply(error.into()), NONE).1;
         let wrong = "WRONGPASS invalid username-password pair";
         assert!(fix(wrong).contains("the password and the rights"));
         assert!(fix("NOPERM no permissions").contains("`redlock acl --check`"));
@@ -165,27 +198,31 @@ mod tests {
 
     #[test]
     fn rejected_certificate_is_not_about_the_port() {
-        let cause = Cause::Unusable("TLS: no trusted CA has signed it".into());
-        let fix = of(&cause, false, false).1;
+        let why = NoConnection::of_tls(TlsFault::Failed, "TLS: no trusted CA has signed it");
+        let fix = of(&Cause::Unusable(why), NONE).1;
         assert_eq!(fix, "check its certificate, --tls-ca, --tls-cert and --tls-key");
     }
 
     #[test]
-    fn a_record_that_is_malformed_is_no_matter_of_rights() {
-        let fix = |step_error: &str| {
-            let mut not = NotAdmitted::new(WhyNot::Denied);
-            not.step_error = Some(step_error.into());
-            of(&Cause::NotAdmitted(not.into()), false, false).1
-        };
-        assert!(fix("the record has a field \"max_ttl\" that is malformed").contains("delete"));
-        assert!(fix("the key of the record is of another type").contains("delete"));
-        assert!(fix("the record cannot be read: error reply: NOPERM no").contains("+hgetall"));
+    fn invalid_record_is_deleted_and_unreadable_record_needs_rights() {
+        let fix = |why| of(&Cause::NotAdmitted(NotAdmitted::new(why).into()), NONE).1;
+        let delete = fix(WhyNot::BadRecord);
+        assert!(delete.contains("delete the key") && delete.contains("vote for 1m6s"), "{delete}");
+        assert_eq!(fix(WhyNot::Denied), "grant its user +info and +hgetall");
+    }
+
+    #[test]
+    fn impact_of_replicas_and_cluster_nodes_differs() {
+        let impact = |why| of(&Cause::NotAdmitted(NotAdmitted::new(why).into()), NONE).0;
+        assert_eq!(impact(WhyNot::Replica), "its data comes from another server");
+        assert!(impact(WhyNot::Cluster).contains("fail over"));
     }
 
     #[test]
     fn what_hinders_a_quarantine_is_cured_before_it_is_waited_for() {
         let fix = |why, is_hindered| {
-            of(&Cause::NotAdmitted(NotAdmitted::new(why).into()), is_hindered, false).1
+            let of = Circumstances { is_hindered, ..NONE };
+            super::of(&Cause::NotAdmitted(NotAdmitted::new(why).into()), of).1
         };
         for why in [WhyNot::New, WhyNot::Emptied, WhyNot::Restarted, WhyNot::Incomplete] {
             assert!(fix(why, false).contains("wait"), "{why:?}");
@@ -197,11 +234,12 @@ mod tests {
         assert_eq!(fix(WhyNot::Replica, true), "use independent masters");
     }
 
-    /// Another master that was not read may show that the namespace is in use.
+    /// The record of an unread master may show that the prefix is in use.
     #[test]
     fn init_is_advised_only_where_all_masters_may_be_new() {
         let new = Cause::NotAdmitted(NotAdmitted::new(WhyNot::New).into());
-        assert!(of(&new, false, true).1.starts_with("if all masters are new, run `redlock init`"));
-        assert!(of(&new, false, false).1.starts_with("wait; its quarantine"));
+        let may_be_new = Circumstances { may_be_new: true, ..NONE };
+        assert!(of(&new, may_be_new).1.starts_with("if all masters are new, run `redlock init`"));
+        assert!(of(&new, NONE).1.starts_with("wait: its quarantine"));
     }
 }

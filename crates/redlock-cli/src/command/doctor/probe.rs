@@ -1,4 +1,4 @@
-//! What the library does not ask, over one connection of its own to each master.
+//! Queries that the library does not send, over a separate connection to each master.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -17,21 +17,21 @@ use crate::moment;
 use crate::rights::{self, Tried};
 use crate::session::Session;
 
-/// How many marks are looked at.
+/// The maximum number of examined marks.
 const MARKS_MAX: usize = 10_000;
 /// The same for queues.
 const QUEUES_MAX: usize = 10_000;
 
-/// What one master answered; none where it did not.
+/// The answers of one master. Empty if it did not answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Probe {
     /// Its user, by its URL.
     #[serde(skip)]
     pub(super) user: String,
-    /// The database of its URL; none if it was not examined.
+    /// The database of its URL. `None` if it was not examined.
     #[serde(skip)]
     pub(super) database: Option<i64>,
-    /// What the clients of the namespace use.
+    /// The features that the clients of the prefix use.
     #[serde(skip)]
     pub(super) uses: Uses,
     /// Why it could not be examined, if so.
@@ -39,17 +39,17 @@ pub(super) struct Probe {
     /// Queries that failed, each with its reason. Those whose right or command is reported as
     /// missing are left out.
     pub(super) failed_queries: Vec<String>,
-    /// What it does when its memory is full; none where it has no limit.
+    /// The eviction policy. `None` if memory is not limited.
     pub(super) eviction: Option<String>,
-    /// What it would do if its memory had a limit; `None` if it has one.
+    /// The eviction policy that a memory limit would activate. `None` if there is a limit.
     pub(super) idle_eviction: Option<String>,
-    /// Whether each write is on disk before it is answered; none where it does not tell.
+    /// Whether each write is on disk before its reply. `None` if the master does not show it.
     pub(super) keeps_writes: Option<bool>,
     /// Rights that are needed and its user lacks.
     pub(super) missing_rights: Vec<String>,
     /// Commands that are needed and the server does not have, or has under other names.
     pub(super) missing_commands: Vec<String>,
-    /// What every write is refused with, such as where memory is full.
+    /// The error of every write, for example if memory is full.
     pub(super) write_refusal: Option<String>,
     /// The keys that the library keeps for itself and that are of another type.
     pub(super) foreign_keys: Vec<String>,
@@ -58,8 +58,7 @@ pub(super) struct Probe {
     pub(super) foreign_scores: Vec<String>,
     /// The keys in the place of queues that are of another type.
     pub(super) foreign_queues: Vec<String>,
-    /// Marks of the future by its clock and values that are not marks, each with what is wrong
-    /// with it.
+    /// Marks ahead of the master's clock, and values that are not marks, each with its problem.
     pub(super) future_marks: Vec<String>,
 }
 
@@ -77,7 +76,7 @@ impl Probe {
     }
 }
 
-/// Asks the masters that the library reached, one after the other.
+/// Queries the masters that the library reached, one after the other.
 pub(super) async fn at_all(global: &Global, session: &Session, nodes: &[NodeReport]) -> Vec<Probe> {
     let mut probes = Vec::new();
     for (url, node) in session.masters.urls().zip(nodes) {
@@ -96,11 +95,11 @@ pub(super) async fn at_all(global: &Global, session: &Session, nodes: &[NodeRepo
     probes
 }
 
-/// What one master is asked.
+/// The queries for one master.
 struct Asks {
     keys: Keys,
     uses: Uses,
-    /// The set with the ballots of locks; none where locks have no ballots, or it is not admitted.
+    /// The ballot set. `None` if locks have no ballots, or if the master is not admitted.
     ballots: Option<Vec<u8>>,
     prefix: Vec<u8>,
 }
@@ -154,7 +153,7 @@ async fn probe(master: &mut Direct, asks: &Asks) -> Result<Probe, Cause> {
     Ok(probe)
 }
 
-/// The queries of one master, with what is known of those that fail.
+/// The queries of one master, and the failures.
 struct Queries {
     tried: Tried,
     failed: Vec<String>,
@@ -193,7 +192,7 @@ impl Queries {
     }
 }
 
-/// What the master does when its memory is full, and what it would do if its memory had a limit.
+/// Returns the active eviction policy, and the policy that a memory limit would activate.
 async fn eviction(
     master: &mut Direct,
     queries: &mut Queries,
@@ -241,9 +240,9 @@ async fn future_marks(master: &mut Direct, prefix: &[u8]) -> Result<Vec<String>,
     Ok(marks.iter().filter_map(wrong).collect())
 }
 
-/// What is wrong with a mark at this time, in milliseconds since 1970.
+/// Describes the problem of a mark at this time, in milliseconds since 1970.
 fn of_the_future(name: &str, mark: &Mark, now: u64) -> Option<String> {
-    /// So far ahead a run does not count.
+    /// Clients ignore a run that is further ahead.
     const AHEAD_MAX_MS: u64 = 60_000;
     if mark.at > now.saturating_add(AHEAD_MAX_MS) {
         return Some(format!(
@@ -254,16 +253,17 @@ fn of_the_future(name: &str, mark: &Mark, now: u64) -> Option<String> {
     if let Some(at) = fire::too_far_ahead(mark.fire, moment::of_millis(now)) {
         let (fire, at) = (mark.fire, moment::date_and_time(at));
         return Some(format!(
-            "{name} has the fire {fire}, more than one day ahead if it is a time ({at})"
+            "{name} has --fire {fire}, more than one day ahead if it is a time ({at})"
         ));
     }
-    // The seconds of a time are a thousandth of that; other numbers of people are neither.
+    // The seconds of a time are a thousandth of this, and other numbers are in neither range.
     let is_in_millis = (now / 2..now.saturating_mul(2)).contains(&mark.fire);
-    is_in_millis.then(|| format!("{name} has the fire {}, a time in milliseconds", mark.fire))
+    is_in_millis.then(|| format!("{name} has --fire {}, a time in milliseconds", mark.fire))
 }
 
-/// Clients write whole numbers, and none that are 71 years ahead of the masters' clocks. By ours
-/// they are told apart well enough; one that stands before 1970 tells nothing.
+/// Returns the scores that no client wrote. Clients write integers, and none that are 71 years
+/// ahead of the masters' clocks. Our clock is exact enough to compare with, unless it shows a time
+/// before 1970.
 fn foreign_now(scores: Vec<(String, String)>) -> Vec<String> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     foreign(scores, u64::try_from(now.as_micros()).unwrap_or(u64::MAX))

@@ -13,7 +13,6 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use super::super::stream::{Stream, not_connected, unusable};
 use super::{InvalidTls, Tls, words};
 use crate::Cause;
-use crate::cause::TLS;
 
 /// Turns TCP connections into encrypted streams.
 pub(in crate::redis) type Connector = TlsConnector;
@@ -53,7 +52,7 @@ impl Tls {
             ),
             None => (
                 rustls_native_certs::load_native_certs().certs,
-                "the system has no usable CA certificate: name a CA file",
+                "the system has no usable CA certificate: set a CA file",
             ),
         };
         let mut roots = RootCertStore::empty();
@@ -94,10 +93,12 @@ pub(in crate::redis) async fn encrypted(
     match connector.connect(name, stream).await {
         Ok(stream) => Ok(Box::new(stream)),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-            Err(not_connected(words::HUNG_UP))
+            Err(not_connected(words::failed(words::HUNG_UP)))
         }
-        Err(error) => Err(words::cause(&error)
-            .unwrap_or_else(|| not_connected(format!("{TLS}the handshake failed: {error}")))),
+        Err(error) => Err(words::cause(&error).unwrap_or_else(|| {
+            let why = format!("the handshake failed: {error}");
+            not_connected(words::failed(why))
+        })),
     }
 }
 

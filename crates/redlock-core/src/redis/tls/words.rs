@@ -6,25 +6,28 @@ use std::io;
 use tokio_rustls::rustls::{AlertDescription, CertificateError, Error};
 
 use super::super::stream::{not_connected, unusable};
-use crate::Cause;
-use crate::cause::TLS;
+use crate::{Cause, NoConnection, TlsFault};
 
 /// Returns the cause of an error that TLS has reported. `None` if it comes from below TLS.
 pub(in crate::redis) fn cause(error: &io::Error) -> Option<Cause> {
     let error = error.get_ref()?.downcast_ref::<Error>()?;
-    let words = format!("{TLS}{}", words(error));
+    let why = failed(words(error));
     let lasts = match error {
         Error::InvalidCertificate(_) => true,
         Error::AlertReceived(alert) => REFUSALS.contains(alert),
         _ => false,
     };
-    Some(if lasts { unusable(words) } else { not_connected(words) })
+    Some(if lasts { unusable(why) } else { not_connected(why) })
 }
 
 /// The server has ended the connection before TLS was agreed upon.
-pub(super) const HUNG_UP: &str = "TLS: the server closed the connection during the handshake: \
-                                  it may not speak TLS on this port (redis:// is without TLS), or \
-                                  it refuses this client's certificate";
+pub(super) const HUNG_UP: &str = "the server closed the connection during the handshake: it might \
+    not speak TLS on this port (redis:// is without TLS), or it rejects this client's certificate";
+
+/// Returns the reason for a failed handshake.
+pub(super) fn failed(words: impl std::fmt::Display) -> NoConnection {
+    NoConnection::of_tls(TlsFault::Failed, format!("TLS: {words}"))
+}
 
 /// The alerts of a server that does not accept this client's certificate: it will not change its
 /// mind.
@@ -43,8 +46,8 @@ fn words(error: &Error) -> String {
     match error {
         Error::InvalidCertificate(why) => certificate(why),
         Error::AlertReceived(alert) => alerted(*alert),
-        Error::InvalidMessage(_) => "the server does not speak TLS on this port: write redis://, \
-                                     or give the port that speaks TLS"
+        Error::InvalidMessage(_) => "the server does not speak TLS on this port: use redis://, or \
+                                     the port that speaks TLS"
             .into(),
         Error::PeerIncompatible(why) => format!(
             "the server and this client have no TLS version or cipher in common ({why:?}): let the \
@@ -76,25 +79,25 @@ fn certificate(why: &CertificateError) -> String {
             not_for(Some(&expected.to_str()), presented)
         }
         E::InvalidPurpose | E::InvalidPurposeContext { .. } => {
-            "the server's certificate is not for servers: give the server one with the purpose \
-             serverAuth"
+            "the server's certificate is not for servers: replace it with a certificate for the \
+             purpose serverAuth"
                 .into()
         }
         E::Revoked => "the server's certificate was revoked: replace it".into(),
         // The library does not name this one: only its debug output does.
         E::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
-            "the server shows the certificate of a CA as its own: give the server a certificate \
+            "the server shows the certificate of a CA as its own: replace it with a certificate \
              that the CA has signed"
                 .into()
         }
         other if is_too_old(other) => {
-            "the server's certificate has X.509 version 1, without the names that are checked: \
-             replace it with one of version 3"
+            "the server's certificate has X.509 version 1, which has no alternative names: replace it \
+             with a certificate of version 3"
                 .into()
         }
         other if is_of_weak_signature(other) => {
-            "the server's certificate is signed with an algorithm that is not accepted, such as \
-             SHA-1: replace it with one that is signed with SHA-256"
+            "the server's certificate has an unsupported signature algorithm, such as SHA-1: \
+             replace it with a certificate signed with SHA-256"
                 .into()
         }
         other => format!("the server's certificate cannot be used ({other}): replace it"),
@@ -105,7 +108,7 @@ fn certificate(why: &CertificateError) -> String {
 pub(super) fn of_identity(error: &Error) -> String {
     match error {
         Error::InvalidCertificate(why) if is_too_old(why) => "it has X.509 version 1: replace it \
-                                                              with one of version 3"
+                                                              with a certificate of version 3"
             .into(),
         other => other.to_string(),
     }
@@ -129,8 +132,8 @@ fn not_for(name: Option<&str>, names: &[String]) -> String {
         names => names.iter().map(|name| bare(name)).collect::<Vec<_>>().join(" and "),
     };
     format!(
-        "the server's certificate is not for the host{name} of the URL but for {names}: write such \
-         a host, or give the server a certificate for this one"
+        "the server's certificate is not for the host{name} of the URL but for {names}: use such \
+         a host, or replace the certificate with one for this host"
     )
 }
 
@@ -142,16 +145,16 @@ fn bare(name: &str) -> &str {
 fn alerted(alert: AlertDescription) -> String {
     match alert {
         AlertDescription::CertificateRequired => {
-            "the server requires a certificate of the client: give --tls-cert FILE and --tls-key \
+            "the server requires a certificate of the client: use --tls-cert FILE and --tls-key \
              FILE"
                 .into()
         }
         alert if REFUSALS.contains(&alert) => format!(
-            "the server refuses this client's certificate ({alert:?}): give --tls-cert FILE and \
+            "the server rejects this client's certificate ({alert:?}): use --tls-cert FILE and \
              --tls-key FILE of a CA that the server trusts"
         ),
         other => format!(
-            "the server refuses the connection ({other:?}): its log says why, and it may require a \
+            "the server rejects the connection ({other:?}): its log says why, and it may require a \
              certificate of the client (--tls-cert, --tls-key)"
         ),
     }
@@ -211,7 +214,7 @@ mod tests {
     fn an_alert_is_said_with_its_cure_and_lasts() {
         let alert = Error::AlertReceived(AlertDescription::CertificateRequired);
         let cause = cause(&io::Error::new(io::ErrorKind::InvalidData, alert)).unwrap();
-        assert!(!cause.is_curable() && cause.is_of_tls());
+        assert!(!cause.is_curable() && cause.tls() == Some(TlsFault::Failed));
         assert!(cause.to_string().contains("--tls-cert FILE"), "{cause}");
     }
 

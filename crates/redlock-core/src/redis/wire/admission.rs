@@ -31,7 +31,7 @@ impl Wire {
     /// requests.
     pub(super) fn lacks_namespace(&self, op: &Op) -> Option<Cause> {
         let is_lacking = self.namespace.is_none() && op.admission_op().is_some_and(needs_namespace);
-        is_lacking.then(|| Cause::NotSent("this node was given no namespace".into()))
+        is_lacking.then(|| Cause::NotSent("this node has no prefix".into()))
     }
 
     /// Ballots go to the set of a master that was admitted as this. Clients without quarantine

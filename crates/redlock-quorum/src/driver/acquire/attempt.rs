@@ -231,7 +231,7 @@ impl Lock {
         ballot: Option<Ballot>,
     ) -> [Option<(Op, MasterSet)>; 3] {
         let Some(attempt) = self.machine.attempt() else { return [const { None }; 3] };
-        // Whether the key is asked for even where it is reserved.
+        // Takes the key even if it is reserved.
         let takes = self.claim.meeting().is_some_and(|meeting| meeting.takes);
         let px = attempt.timing().px;
         let op = |bid: Option<Bid>| {

@@ -27,8 +27,8 @@ impl Driver {
     pub(in crate::driver) fn refuse_exhausted(&mut self, id: RequestId, now: Instant) {
         let Some(request) = self.requests.remove(id) else { return };
         self.with_keys(now, |keys, cx| keys.answered(id, &request.key, cx));
-        let why = "no fencing token is left below 2^53: some client has written a score that is \
-                   near to it, see `redlock doctor`";
+        let why = "no fencing token is left below 2^53, because some program has written a ballot \
+                   close to it; run `redlock doctor`";
         self.refuse_unsent(request, Cause::NotSent(why.into()));
     }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Counts lines of code in the driver and in the crates of the client: neither blank lines, comments
-# nor tests. Arguments are other folders to count.
+# Counts lines of code in the driver and in the crates of the client, without blank lines, comments
+# and tests. Arguments replace these folders.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs a Redis server where there is none, and says so first. The demo and the tests start
-# throw-away masters from its binary; a service of the system is neither needed nor left behind.
+# Installs a Redis server if there is none, and prints that first. The demo and the tests start
+# disposable masters from its binary. They need no system service, and this script leaves none.
 set -eu
 
 have_server() {
@@ -24,8 +24,8 @@ choose_root() {
 
 POLICY=/usr/sbin/policy-rc.d
 
-# Debian's package starts its service while it installs. Debian asks this file before it starts any;
-# ours refuses Redis alone, lives as long as the installation, and never replaces one that is there.
+# Debian's package starts its service during the installation. Debian runs this file before it starts a
+# service. Ours rejects only Redis, exists only during the installation, and never replaces another file.
 without_debian_service() {
     if [ ! -e "$POLICY" ]; then
         trap '$AS_ROOT rm -f "$POLICY"' EXIT
@@ -37,18 +37,18 @@ without_debian_service() {
     "$@"
 }
 
-# Enabled, it would start with the next boot; and where a policy of this machine allowed it, it runs.
+# An enabled service would start at the next boot, and may already run if another policy allowed it.
 disable_debian_service() {
     if [ -d /run/systemd/system ]; then
         $AS_ROOT systemctl disable --now redis-server
     else
         $AS_ROOT update-rc.d redis-server disable
         $AS_ROOT invoke-rc.d redis-server stop
-    fi >/dev/null 2>&1 || echo "The service redis-server could not be disabled; nothing here needs it." >&2
+    fi >/dev/null 2>&1 || echo "The service redis-server could not be disabled; it is not needed here." >&2
 }
 
 install_on_debian() {
-    $AS_ROOT apt-get update -q || echo "apt-get update failed; going on with the lists that are there." >&2
+    $AS_ROOT apt-get update -q || echo "apt-get update failed; continuing with the existing lists." >&2
     without_debian_service $AS_ROOT env DEBIAN_FRONTEND=noninteractive \
         apt-get install -q -y --no-install-recommends -o DPkg::Lock::Timeout=300 redis-server </dev/null
     disable_debian_service

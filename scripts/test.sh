@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# Builds all tests but those on containers, then runs their programs side by side: most of them wait
-# for real servers most of the time, and the others compute. A program is one line of the output,
-# behind what its failed tests wrote. Arguments go to every program, such as a part of tests' names.
+# Builds all tests except the container tests, then runs their programs in parallel, because most of
+# them usually wait for real servers. The output has one line per program, after the output of its
+# failed tests. Arguments go to every program, such as a part of test names.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # No test reads the settings of this host.
 export REDLOCK_CONFIG=/dev/null
 
-# How many tests of a program that waits run at once: each has some servers of its own.
+# The number of parallel tests in a program that waits. Each test has its own servers.
 TESTS=$(($(nproc) * 10 < 80 ? $(nproc) * 10 : 80))
 LOGS=$(mktemp -d)
 trap 'rm -rf "$LOGS"' EXIT
 
-# The programs, one a line: name, folder of its package, path, with tabs between. The largest are
-# first.
+# The programs, one per line: name, folder of its package and path, separated by tabs. The largest
+# are first.
 programs() {
     local artifact='"manifest_path":"([^"]*)/Cargo.toml","target":\{"kind":\["([a-z]*)"\],.*"name":"([^"]*)",'
     cargo test --workspace --locked --no-run --message-format=json-render-diagnostics |
@@ -26,9 +26,9 @@ programs() {
     printf 'doc\t%s\t-\n' "$PWD"
 }
 
-# Those that compute, with no server and no clock but their own. They get what the others leave of
-# the machine: a test of what happens within a second is to be served within it. The smallest are
-# first, so that the others have all of the machine once nothing waits any more.
+# The programs that compute, with neither servers nor a real clock. They have the lowest priority,
+# because a test about one second must get its CPU time within that second. The smallest are first, so
+# that the largest have the whole machine after all other programs have finished.
 COMPUTES='^(tests/(sim|newcomer)|model/bounds|redlock-protocol/lib|redlock-quorum/(doorbell|imports)|doc)$'
 
 start() {
@@ -49,7 +49,7 @@ report() {
     (start "$@") </dev/null >"$log" 2>&1 || said=FAILED
     if [ "$said" != ok ]; then
         touch "$LOGS/failed"
-        # What failed, or all of what came to no verdict.
+        # The failures, or the whole output if there is no result.
         sed -n '/^failures:$/,$p' "$log" | grep . || cat "$log"
     fi
     printf '%-6s %4d tests in %3d s  %s\n' "$said" "$(tests "$log")" $((SECONDS - begun)) "$1" |
@@ -68,10 +68,10 @@ lane() {
     done
 }
 
-# The build is of this script's group, and ends with it.
+# The build is in this script's process group, and ends with it.
 programs >"$LOGS/programs"
 
-# Each lane is a group of processes of its own, and ends with this script.
+# Each lane is a separate process group, and ends with this script.
 set -m
 trap 'for lane in $(jobs -pr); do kill -- "-$lane" || true; done; rm -rf "$LOGS"' EXIT
 trap 'exit 130' INT
@@ -82,7 +82,7 @@ awk -F '\t' -v re="$COMPUTES" '$1 ~ re' "$LOGS/programs" | tac | lane "$@" &
 awk -F '\t' -v re="$COMPUTES" '$1 !~ re' "$LOGS/programs" | lane "$@" &
 wait
 echo "$(tests "$LOGS"/*.log) tests in $SECONDS s"
-# A lane may have ended before its programs, by a signal that one of them has sent.
+# A lane may have exited before its programs, because of a signal from one of them.
 if [ "$(wc -l <"$LOGS/reports")" != "$(wc -l <"$LOGS/programs")" ]; then
     echo "some programs have not come to an end" >&2
     exit 1

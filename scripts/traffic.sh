@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Writes a digest of the traffic of 200 simulated seeds to FILE, or compares with FILE if it exists.
-# Run it before and after a change that must not alter what is sent, on the same base.
+# Run it before and after a change that must not affect the requests, on the same base.
 set -euo pipefail
 [ $# = 1 ] || { echo "usage: scripts/traffic.sh FILE" >&2; exit 2; }
 REDLOCK_TRAFFIC=$(realpath -m "$1")

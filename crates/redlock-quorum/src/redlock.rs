@@ -8,7 +8,6 @@ use redlock_core::{ListWarning, Resource, SharedQueue};
 
 use crate::builder::RedlockBuilder;
 use crate::driver::command::{Command, LeaseRelease};
-use crate::driver::slot::Slot;
 use crate::error::{AcquireError, ExtendError, ReleaseError, Unreleased};
 use crate::guard::Guard;
 use crate::handle::Handle;
@@ -283,7 +282,7 @@ impl Redlock {
     }
 
     #[cfg(feature = "blocking")]
-    pub(crate) fn slot(&self) -> &Arc<Slot> {
+    pub(crate) fn slot(&self) -> &Arc<crate::driver::slot::Slot> {
         self.handle.inbox.slot()
     }
 }

@@ -1,6 +1,6 @@
 # All targets honor CARGO_TARGET_DIR.
 .DEFAULT_GOAL := help
-.PHONY: help demo test check model bench profile doc up down image test-compose clean need-cargo need-redis
+.PHONY: help demo test check model bench profile doc up down image test-compose dist install clean need-cargo need-redis
 
 # A newly installed cargo is not yet on the PATH of this shell.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -50,6 +50,15 @@ image: need-redis ## build an image of this machine's redis-server, for REDIS_IM
 
 test-compose: need-cargo ## start these masters, run their tests, and remove them
 	scripts/masters.sh test
+
+dist: need-cargo ## write an archive and a .deb of the static binary to dist/ below the target folder
+	scripts/dist.sh
+
+PREFIX ?= /usr/local
+PROFILE ?= release
+install: need-cargo ## install the command, its man pages and completions below PREFIX=/usr/local
+	cargo build --profile $(PROFILE) --locked -p redlock-cli --bin redlock
+	scripts/install.sh "$(or $(CARGO_TARGET_DIR),target)/$(PROFILE:dev=debug)/redlock" "$(PREFIX)"
 
 clean: need-cargo ## remove the build output
 	cargo clean

@@ -6,6 +6,7 @@
 mod links;
 mod quick_start;
 mod size;
+mod transcripts;
 
 use std::fs;
 use std::path::{Path, PathBuf};

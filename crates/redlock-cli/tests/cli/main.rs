@@ -24,6 +24,7 @@ mod masters;
 mod nested;
 mod once;
 mod origins;
+mod packages;
 mod periodic;
 mod procedures;
 mod quarantine;

@@ -1,6 +1,6 @@
 # All targets honor CARGO_TARGET_DIR.
 .DEFAULT_GOAL := help
-.PHONY: help demo test check model bench profile doc up down image test-compose dist install clean need-cargo need-redis
+.PHONY: help demo test check model bench profile doc up down image test-compose dist install container clean need-cargo need-redis
 
 # A newly installed cargo is not yet on the PATH of this shell.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -59,6 +59,9 @@ PROFILE ?= release
 install: need-cargo ## install the command, its man pages and completions below PREFIX=/usr/local
 	cargo build --profile $(PROFILE) --locked -p redlock-cli --bin redlock
 	scripts/install.sh "$(or $(CARGO_TARGET_DIR),target)/$(PROFILE:dev=debug)/redlock" "$(PREFIX)"
+
+container: need-cargo ## build the image redlock:local from the static binary
+	scripts/container.sh
 
 clean: need-cargo ## remove the build output
 	cargo clean

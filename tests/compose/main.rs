@@ -5,6 +5,7 @@
 
 mod crowd;
 mod faults;
+mod image;
 mod lab;
 mod masters;
 mod restarts;

@@ -1,6 +1,6 @@
 # All targets honor CARGO_TARGET_DIR.
 .DEFAULT_GOAL := help
-.PHONY: help demo test check model bench profile doc up down image test-compose dist install container clean need-cargo need-redis
+.PHONY: help demo test check model bench profile doc up down image test-compose dist install container release-check clean need-cargo need-redis
 
 # A newly installed cargo is not yet on the PATH of this shell.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -62,6 +62,9 @@ install: need-cargo ## install the command, its man pages and completions below 
 
 container: need-cargo ## build the image redlock:local from the static binary
 	scripts/container.sh
+
+release-check: need-cargo ## check that the crates can be published and built from their archives
+	scripts/release-check.sh
 
 clean: need-cargo ## remove the build output
 	cargo clean

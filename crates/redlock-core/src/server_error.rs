@@ -95,7 +95,7 @@ fn begins(text: &str, words: &str) -> bool {
 }
 
 /// How errors begin.
-const KNOWN: [(&str, ServerError); 25] = [
+const KNOWN: [(&str, ServerError); 26] = [
     ("WRONGPASS", ServerError::LogIn),
     ("NOAUTH", ServerError::LogIn),
     ("ERR AUTH", ServerError::LogIn),
@@ -110,6 +110,8 @@ const KNOWN: [(&str, ServerError); 25] = [
     ("ERR DB index", ServerError::Unusable),
     ("WRONGTYPE", ServerError::WrongType),
     ("ERR the mark is malformed", ServerError::WrongType),
+    // The answer of Redis 8.4 to `DELEX key IFEQ value`.
+    ("ERR Key should be of string type", ServerError::WrongType),
     ("READONLY", ServerError::Demoted),
     ("MASTERDOWN", ServerError::Demoted),
     ("NOSCRIPT", ServerError::NoScript),

@@ -237,6 +237,18 @@ mod tests {
         assert_eq!(error, Answer::unknown(Cause::ErrorReply("OOM command not allowed".into())));
     }
 
+    /// `DELIFEQ` answers as most commands do, and `DELEX` of Redis 8.4 in its own words.
+    #[test]
+    fn release_finds_a_key_of_another_type_not_to_be_ours() {
+        for error in [
+            "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n",
+            "-ERR Key should be of string type if conditions are specified\r\n",
+        ] {
+            let answer = said(Verb::Release, error.as_bytes());
+            assert_eq!(answer, Ok(Answer::new(Verdict::NotOurs)), "{error}");
+        }
+    }
+
     #[test]
     fn a_key_that_is_held_is_answered_with_its_value_and_what_is_left() {
         let fifty = Some(Duration::from_millis(50));

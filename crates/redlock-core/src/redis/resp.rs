@@ -250,7 +250,7 @@ pub(super) fn behind_value(bytes: &[u8]) -> Option<&[u8]> {
 
 /// Returns `true` if a command was refused because of the type of a key.
 pub(super) fn is_of_another_type(reply: &Value) -> bool {
-    matches!(reply, Value::ServerError(error) if ServerError::of(error.code()) == ServerError::WrongType)
+    matches!(reply, Value::ServerError(error) if kind(error) == ServerError::WrongType)
 }
 
 /// Converts an error reply to a cause.

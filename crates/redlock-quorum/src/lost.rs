@@ -25,7 +25,7 @@ impl fmt::Display for Ended {
     }
 }
 
-/// A lock that its holder no longer has, although it did not release it.
+/// A lost lock: its resource, the reason of the loss, and the masters' answers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[error("the lock on {resource} is lost: {reason}")]

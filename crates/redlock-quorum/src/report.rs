@@ -48,8 +48,8 @@ pub struct ServerReport {
     pub admitted_as: Option<String>,
     /// The set of masters that `redlock init` has recorded there. `None` if none is recorded.
     pub set: Option<RecordedSet>,
-    /// The smallest fencing token that locks could get when it was admitted. `None` if it never
-    /// was.
+    /// The score of its ballots when it was admitted. All fencing tokens that it accepted since are
+    /// larger. `None` if it was never admitted.
     pub floor: Option<u64>,
     /// The number of members in its ballot set, which is complete with 1,024. `None` if it has no
     /// record, or the members were not counted.

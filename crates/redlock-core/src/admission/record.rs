@@ -38,7 +38,7 @@ pub const MEMBERS: u32 = 1024;
 pub const MAX_TTL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Returns how long no lock of an earlier incarnation can be valid: the longest TTL, and a tenth
-/// more because a server's clock may be ahead by as much as the clock guard.
+/// more because a server's clock may run fast by as much as the clock guard.
 pub fn quarantine_length(max_ttl: Millis) -> Millis {
     max_ttl + max_ttl / 10
 }

@@ -1,5 +1,5 @@
 -- ARGV 1 to 4: the record as it was read, see `is_as_read`. 5: the identity, 6: the new nonce,
--- 7: `max_ttl`, 8: 1 where the client knows what it has read to be outdated.
+-- 7: `max_ttl`, 8: 1 if the client knows that the record is outdated.
 local identity, nonce, is_outdated = ARGV[5], ARGV[6], ARGV[8] == '1'
 
 local function write()
@@ -18,7 +18,7 @@ local function write()
   call('DEL', unpack(sets))
 end
 
--- Once: the record says it then.
+-- Happens once, because the record then has the larger value.
 local function lengthen()
   local longest = tonumber(ARGV[7])
   local more = length_of(longest) - length_of(max_ttl)

@@ -1,4 +1,4 @@
--- ARGV 1: the ticket, 2: the token or nothing, 3: milliseconds to live, 4: microseconds waited,
+-- ARGV 1: the ticket, 2: the token or empty, 3: milliseconds to live, 4: microseconds waited,
 -- 5: milliseconds for the queue to live, 6: for a reservation, 7: how channels begin, 8: how many
 -- tickets the queue may have.
 -- Returns {1, waiters}: the key is ours; {0, waiters, rank or -1, value, PTTL}: it is not.
@@ -24,7 +24,7 @@ local has_room = call('ZCARD', QUEUE) < tonumber(ARGV[8]) or call('ZSCORE', QUEU
 if value ~= ours and has_room then
   local time = call('TIME')
   local since = time[1] * 1000000 + time[2] - ARGV[4]
-  -- Who may not read or shorten the queue finds out now, and does not wait for a turn in vain.
+  -- A client without the right to read or shorten the queue fails now, before it waits in vain.
   head()
   call('ZADD', QUEUE, string.format('%.0f', since), ticket)
   call('ZREM', QUEUE, '')

@@ -1,7 +1,7 @@
 -- ARGV 1 to 4: the record as it was read, see `is_as_read`. 5: the identity, 6: the new nonce,
--- 7: `max_ttl`, 8: 1 where it may become smaller, 9: the floor, 10: the level,
--- 11: 1 where the ballots of clients without quarantine are taken over, 12 and 13: the fields `set`
--- and `names`, empty if the record keeps what it has, 14: the field `set` as it was read.
+-- 7: `max_ttl`, 8: 1 if it may become smaller, 9: the floor, 10: the level,
+-- 11: 1 to take over the ballots of clients without quarantine, 12 and 13: the fields `set`
+-- and `names`, empty to leave them unchanged, 14: the field `set` as it was read.
 local identity, floor, level = ARGV[5], ARGV[9], ARGV[10]
 local longest
 
@@ -28,7 +28,7 @@ local function admit()
 end
 
 local function decide()
-  -- It may be removed: its type is tested before the first write.
+  -- This set may be removed later, so its type is tested before the first write.
   members_of(fields['q:id'])
   if is_mixed and ARGV[11] ~= '1' then return answer(MIXED) end
   if not is_as_read() then return answer(MOVED) end

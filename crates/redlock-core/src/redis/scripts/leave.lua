@@ -1,8 +1,8 @@
--- ARGV 1: the token or nothing, 2: the ticket to be given up or nothing, 3: milliseconds for a
--- reservation, 4: how channels begin, 5: done, open or undo.
--- Returns {1, waiters}: the key was ours, and is not any more; {0, waiters}: it was not ours.
--- Whatever is wrong with the queue, a key of ours is deleted, and one is reported to wait: the
--- holder would not find out otherwise that the queue fails.
+-- ARGV 1: the token or empty, 2: the ticket to give up or empty, 3: milliseconds for a reservation,
+-- 4: the start of channel names, 5: done, open or undo.
+-- Returns {1, waiters} if the key was ours and is deleted, and {0, waiters} if it was not ours.
+-- If the queue fails, our key is still deleted, and one waiter is reported. Otherwise the holder
+-- would not learn that the queue fails.
 local token, ticket, channels, leaving = ARGV[1], ARGV[2], ARGV[4], ARGV[5]
 local function leave()
   local is_ours = token ~= '' and value == token
@@ -26,7 +26,7 @@ local function leave()
     local next_one = head()
     if next_one then tell(next_one, channels, 'try') end
   elseif was_first and not is_free then
-    -- The first alone watches the key: a holder that knows of nobody calls nobody.
+    -- Only the first ticket watches the key, because a holder without known waiters calls none.
     local next_one = first(channels)
     if next_one then tell(next_one, channels, 'next') end
   end

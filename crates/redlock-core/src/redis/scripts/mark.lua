@@ -1,5 +1,5 @@
 -- KEYS 1: a mark, AT FIRE LABEL.
--- A key of another type, and a value that is no mark, is an error: nothing is written then.
+-- A key of another type, or a value that is not a mark, is an error, and nothing is written.
 local value = redis.pcall('GET', KEYS[1])
 if type(value) == 'table' then return value end
 local had = {}

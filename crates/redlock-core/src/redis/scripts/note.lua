@@ -1,4 +1,4 @@
--- ARGV 1: the nonce. Behind it, for each note, the process and its TIME.
+-- ARGV 1: the nonce, followed by the process and its TIME for each note.
 local function decide()
   if not has_quarantine or fields['q:nonce'] ~= ARGV[1] then return answer(MOVED) end
   local notes = {}

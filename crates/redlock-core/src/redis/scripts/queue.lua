@@ -1,5 +1,5 @@
--- KEYS 1: the lock, 2: the queue, a sorted set of tickets; who waited longest is first.
--- A reservation is the value NEXT .. ticket, or NEXT alone: nobody's token.
+-- KEYS 1: the lock, 2: the queue, a sorted set of tickets, the longest wait first.
+-- A reservation is the value NEXT .. ticket, or only NEXT. It is not a token.
 local LOCK, QUEUE, NEXT = KEYS[1], KEYS[2], 'redlock-quorum:next:'
 local call = redis.call
 
@@ -12,15 +12,15 @@ end
 
 local function head() return call('ZRANGE', QUEUE, 0, 0)[1] end
 
--- PUBLISH tells how many it reached, with those that listen by a pattern: a monitor is no waiter.
+-- PUBLISH also counts subscribers by pattern, such as a monitor, which are not waiters.
 local function listeners(channel) return redis.pcall('PUBSUB', 'NUMSUB', channel)[2] end
 
 local function tell(ticket, channels, word)
   return type(redis.pcall('PUBLISH', channels .. ticket, word .. ' ' .. LOCK)) == 'number'
 end
 
--- The first in the queue that listens, or is `own`. Those before it are dropped, 64 at most.
--- Nil if there is none, or if the user has no right to count the listeners.
+-- Returns the first ticket that has a subscriber, or is `own`. Drops the tickets ahead of it, 64 at
+-- most. Nil if there is none, or if the user lacks the right to count subscribers.
 local function first(channels, own)
   for _ = 1, 64 do
     local ticket = head()
@@ -32,7 +32,7 @@ local function first(channels, own)
   end
 end
 
--- Calls this one and reserves the key for it. Returns whether the key is reserved.
+-- Calls this ticket and reserves the key for it. Returns true if the key is reserved.
 local function hand_to(ticket, channels, px)
   if not tell(ticket, channels, 'go') then return false end
   call('ZREM', QUEUE, ticket)

@@ -1,15 +1,15 @@
--- What begin, note, admit, init and remove have in common. Each does what `Data` does in Rust.
--- KEYS 1: the record, 2: the ballot set of clients without quarantine. The name of every other
--- ballot set begins with that of the latter.
--- All reads and tests of types come before the first write: Redis rolls nothing back.
--- Each of the five defines `decide`, and `finish.lua` calls it, in time: the first of what is passed
--- is TIME until which the script may act, and ARGV in `decide` is what follows.
--- Scores and milliseconds are written as whole numbers: Lua would write large ones as 1e+15.
+-- The code that begin, note, admit, init and remove share. Each works like `Data` in Rust.
+-- KEYS 1: the record, 2: the ballot set of clients without quarantine. The names of all other
+-- ballot sets begin with its name.
+-- All reads and tests of types precede the first write, because Redis rolls nothing back.
+-- Each of the five defines `decide`, which `finish.lua` calls unless it is too late: the first
+-- argument is the TIME until which the script may act. `decide` finds the others in ARGV.
+-- Scores and milliseconds are formatted as integers, because Lua would write large ones as 1e+15.
 local RECORD, OFF = KEYS[1], KEYS[2]
 local UNTIL = tonumber(table.remove(ARGV, 1))
 local DONE, MOVED, EARLY, MIXED, TOO_LARGE, LATE = 0, 1, 2, 3, 4, 5
 local MEMBERS, SCORE_END = 1024, 9007199254740992
--- Why the script stops, as its reply. A function that finds out sets it and raises an error.
+-- The reply with which the script stops. The function that stops it sets this and raises an error.
 local failed
 
 local function stop(reply)
@@ -17,7 +17,7 @@ local function stop(reply)
   error('stop')
 end
 
--- What servers of different versions say inside a script of a right that is missing.
+-- The errors for missing rights inside a script, by server version.
 local function is_denial(error)
   for _, words in ipairs({'NOPERM', 'ACL failure', "can't run this command", "can't access"}) do
     if string.find(error, words, 1, true) then return true end
@@ -25,7 +25,7 @@ local function is_denial(error)
   return false
 end
 
--- Redis tells neither which key is of another type nor which command is denied.
+-- Redis does not report which key has the wrong type, or which command is denied.
 local function call(command, ...)
   local found = redis.pcall(command, ...)
   if type(found) ~= 'table' or not found.err then return found end
@@ -45,10 +45,10 @@ local function fields_of(flat)
   return fields
 end
 
--- What is read before anything is decided.
+-- The data read before anything is decided.
 local fields, is_mixed, max_ttl, has_quarantine, ends_at, ballot, members, time
 
--- The field as a number; nil where it is missing.
+-- Returns the field as a number, or nil if it is missing.
 local function number(field)
   local found = fields[field]
   if not found then return nil end
@@ -69,7 +69,7 @@ local function members_of(id)
   return id and call('ZCARD', set_of(id)) or 0
 end
 
--- The highest score below 2^53, or 0.
+-- Returns the highest score below 2^53, or 0.
 local function highest_in(name)
   local found = call('ZREVRANGEBYSCORE', name, '(' .. text(SCORE_END), '-inf',
     'WITHSCORES', 'LIMIT', 0, 1)
@@ -78,15 +78,15 @@ end
 
 local function highest_of(id) return highest_in(set_of(id)) end
 
--- What was recorded for a former replica is good for the same process without a history, too.
+-- A record of a former replica also covers the same process without a history.
 local function covers(recorded, present)
   return recorded == present or string.sub(recorded, 1, 41) == present .. ':'
 end
 
 local function length_of(max_ttl) return max_ttl + math.floor(max_ttl / 10) end
 
--- Whether the record is the one that was read: ARGV 1 to 4 are `run`, `q:id`, `q:nonce` and
--- `max_ttl`, empty where missing.
+-- Returns true if the record is unchanged since the client read it: ARGV 1 to 4 are its `run`,
+-- `q:id`, `q:nonce` and `max_ttl`, empty if missing.
 local function is_as_read()
   return (fields['run'] or '') == ARGV[1] and (fields['q:id'] or '') == ARGV[2]
     and (fields['q:nonce'] or '') == ARGV[3] and max_ttl == tonumber(ARGV[4])
@@ -101,9 +101,9 @@ local function every_member(score)
   return unpack(scored)
 end
 
--- Stops where a command that writes is denied, or the key of the set is of another type, before
--- anything is written. None of these changes anything: there is no such member, field or key.
--- HSET has no such form. It comes first among the writes of a script.
+-- Stops before the first write if a writing command is denied, or the key of the set has the wrong
+-- type. The commands change nothing, because there is no such member, field or key. HSET has no
+-- harmless form, so it is the first write of each script.
 local function test_rights(id)
   call('ZADD', set_of(id), 'XX', 0, 'none')
   call('HDEL', RECORD, 'none')
@@ -113,7 +113,7 @@ end
 local function write_set(id, score)
   local name = set_of(id)
   call('ZADD', name, every_member(score))
-  -- Another client has added members.
+  -- A different client has added members.
   if call('ZCARD', name) ~= MEMBERS then
     call('DEL', name)
     call('ZADD', name, every_member(score))
@@ -129,8 +129,8 @@ local function remove_fields(...)
   call('HDEL', RECORD, unpack(names))
 end
 
--- Only `admit` and `init` write these two fields, and only `remove` removes them. What is there
--- already is not written again.
+-- Only `admit` and `init` write these two fields, and only `remove` removes them. Equal
+-- values are not written again.
 local function write_masters(set, names)
   if set == '' or (fields['set'] == set and fields['names'] == names) then return end
   call('HSET', RECORD, 'set', set, 'names', names)
@@ -142,7 +142,7 @@ local function look()
   max_ttl = number('max_ttl')
   has_quarantine = fields['q:id'] ~= nil
   if has_quarantine then
-    -- They come and go together.
+    -- These fields exist only together.
     fields['q:until'] = fields['q:until'] or 'missing'
     fields['q:ballot'] = fields['q:ballot'] or 'missing'
     ends_at, ballot = number('q:until'), number('q:ballot')
@@ -152,7 +152,7 @@ local function look()
   time = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 end
 
--- Whether a quarantine of this identity is under way. Without `max_ttl` it has no length.
+-- Returns true if a quarantine of this identity is under way. Without `max_ttl` it has no length.
 local function is_quarantined(identity)
   return has_quarantine and max_ttl and covers(fields['q:id'], identity)
 end

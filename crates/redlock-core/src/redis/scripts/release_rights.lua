@@ -1,5 +1,5 @@
--- KEYS 1: a key that is never there.
--- Tries all that a release does. Nothing is changed. Returns 1, or each command that fails,
+-- KEYS 1: a key that never exists.
+-- Tries every command of a release without changing anything. Returns 1, or each failed command
 -- followed by its error.
 local failed = {}
 for _, command in ipairs({'GET', 'DEL'}) do

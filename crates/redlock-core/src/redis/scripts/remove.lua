@@ -1,5 +1,5 @@
--- ARGV 1 to 4: the record as it was read, see `is_as_read`. 5: the score below which no member
--- without quarantine is; empty where only a record goes that was never admitted.
+-- ARGV 1 to 4: the record as it was read, see `is_as_read`. 5: the smallest score of members
+-- without quarantine, or empty to remove only a record that was never admitted.
 local start = tonumber(ARGV[5])
 
 local function decide()
@@ -12,7 +12,7 @@ local function decide()
   if not is_as_read() then return answer(MOVED) end
   if not start and (fields['run'] or fields['floor']) then return answer(MOVED) end
   if start and start >= SCORE_END then return answer(TOO_LARGE) end
-  -- DEL comes last: what it would stop at is found before the first write.
+  -- DEL comes last. Everything that could stop it is tested before the first write.
   call('DEL', OFF .. ':none')
   if start then
     highest = math.max(highest, start, highest_in(OFF))

@@ -1,5 +1,6 @@
 -- KEYS 1: the lock.  ARGV 1: the token, 2: milliseconds for the reservation.
--- Returns 1: it was ours, and is reserved, or free where the memory is full; 0: it was not ours.
+-- Returns 1 if the key was ours, and is now reserved (or free, if memory is full), and 0 if it was
+-- not ours.
 -- Any other error of GET is the answer.
 local value = redis.pcall('GET', KEYS[1])
 if value == ARGV[1] then

@@ -1,6 +1,6 @@
--- KEYS 1: a queue that is never there.  ARGV 1: a channel that nobody listens on.
--- Tries all that a release does, and what else the scripts on queues do. Nothing is changed.
--- Returns 1, or each command that fails, followed by its error.
+-- KEYS 1: a queue that never exists.  ARGV 1: a channel without subscribers.
+-- Tries every command of a release and of the queue scripts without changing anything.
+-- Returns 1, or each failed command followed by its error.
 local queue, channel, failed = KEYS[1], ARGV[1], {}
 for _, tried in ipairs({
   {'GET', queue}, {'DEL', queue},

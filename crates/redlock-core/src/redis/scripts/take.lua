@@ -1,5 +1,6 @@
 -- KEYS 1: the lock.  ARGV 1: the token, 2: milliseconds to live.
--- Returns OK: it was free, or reserved for anybody, and is ours; {value, PTTL}: it is another's.
+-- Returns OK if the key was free or reserved, and is now ours. Otherwise {value, PTTL} of another
+-- client's key.
 -- The value of a key of another type is nil. Any other error of GET is the answer.
 local value = redis.pcall('GET', KEYS[1])
 local NEXT = 'redlock-quorum:next:'

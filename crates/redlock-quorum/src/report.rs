@@ -24,7 +24,7 @@ pub struct NodeReport {
     pub server: Option<ServerReport>,
 }
 
-/// The facts that a server reports, and its keys of this namespace.
+/// The facts that a server reports, and its keys of this prefix.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerReport {
@@ -41,7 +41,7 @@ pub struct ServerReport {
     pub is_loading: bool,
     /// The time since the process started. `None` if the server does not report it.
     pub uptime: Option<Duration>,
-    /// The largest TTL of the namespace, by its record.
+    /// The largest TTL of the prefix, by its record.
     pub max_ttl: Option<Duration>,
     /// The identity with which it was admitted: a process, or a process and a history, as 40 hex
     /// digits each.

@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::ffi::OsString;
 use std::io;
 use std::process::ExitStatus;
-use std::time::Duration;
 
 use nix::sys::signal::SigSet;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, waitid};
@@ -41,15 +40,15 @@ pub(crate) enum News {
 }
 
 impl Child {
-    /// Starts the command, with these signals blocked, to be killed after `within` at the latest
-    /// unless [`kill_within`](Self::kill_within) gives it more time. Must be called on the main
-    /// thread: to the kernel the parent is the thread, and the command dies with it.
+    /// Starts the command, with these signals blocked, to be killed at `kill_at` at the latest
+    /// unless [`kill_at`](Self::kill_at) gives it more time. Must be called on the main thread: to
+    /// the kernel the parent is the thread, and the command dies with it.
     pub(crate) fn start(
         command: &[OsString],
         environment: &Environment,
         blocked: SigSet,
         terminal: Option<Terminal>,
-        within: Duration,
+        kill_at: u64,
     ) -> io::Result<Self> {
         let (watchdog, word) = Watchdog::start()?;
         let in_foreground = terminal.as_ref().is_some_and(Terminal::is_for_the_command);
@@ -58,7 +57,7 @@ impl Child {
         let process = launcher.spawn()?;
         let mut this = Self { process, terminal, watchdog, refused: RefCell::default() };
         // The command begins when the watchdog has heard of it.
-        this.kill_within(within);
+        this.kill_at(kill_at);
         Ok(this)
     }
 
@@ -71,9 +70,10 @@ impl Child {
         Pid::from_child(&self.process)
     }
 
-    /// Has the group killed after this long, even if this process is stopped by then.
-    pub(crate) fn kill_within(&mut self, within: Duration) {
-        self.watchdog.watch(self.group(), within);
+    /// Has the group killed at this instant of [`watchdog::now`](crate::watchdog::now), even if this
+    /// process is stopped by then.
+    pub(crate) fn kill_at(&mut self, kill_at: u64) {
+        self.watchdog.watch(self.group(), kill_at);
     }
 
     /// Sends a signal to the whole group. Reports once for each signal that it cannot be sent to all
@@ -120,7 +120,7 @@ impl Child {
     }
 
     /// Reaps children that are not ours: process 1 of a container adopts every orphan there.
-    fn reap_others(&mut self) {
+    pub(crate) fn reap_others(&mut self) {
         self.watchdog.reap();
         #[cfg(target_os = "linux")]
         while let Some(other) = ended_child()

@@ -51,9 +51,13 @@ impl Deadlines {
 }
 
 impl Deadlines {
-    /// After how long the watchdog kills, when this is left of the lease.
-    pub(crate) fn watchdog_within(&self, left: Duration) -> Duration {
-        left.saturating_sub(self.watchdog)
+    /// Returns when the watchdog kills unless the lease is extended, on the clock of
+    /// [`watchdog::now`].
+    pub(crate) fn kill_at(&self, hold: &HoldSet) -> u64 {
+        // The clock is read first, because on a busy machine a long time may pass between two
+        // readings. It must not be added to the lease.
+        let now = watchdog::now();
+        watchdog::later(now, hold.remaining().saturating_sub(self.watchdog))
     }
 }
 
@@ -83,6 +87,8 @@ pub(crate) enum Pause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) stage: Stage,
+    /// SIGTERM was sent, whatever followed.
+    pub(crate) was_asked: bool,
     /// The pause in which the lock was lost.
     pub(crate) pause: Pause,
     /// How many processes of its group continue after a normal exit.
@@ -100,6 +106,7 @@ pub(crate) struct Supervisor<'a> {
     hold: HoldSet,
     deadlines: Deadlines,
     stage: Stage,
+    was_asked: bool,
     pause: Pause,
     last_term: Option<Instant>,
     /// When SIGKILL could not be delivered first.
@@ -111,8 +118,8 @@ pub(crate) struct Supervisor<'a> {
 impl<'a> Supervisor<'a> {
     pub(crate) fn new(child: &'a mut Child, hold: HoldSet, deadlines: Deadlines) -> Self {
         let (stage, pause) = (Stage::Running, Pause::None);
-        let (last_term, unkilled, strays) = (None, None, Vec::new());
-        Self { child, hold, deadlines, stage, pause, last_term, unkilled, strays }
+        let (was_asked, last_term, unkilled, strays) = (false, None, None, Vec::new());
+        Self { child, hold, deadlines, stage, was_asked, pause, last_term, unkilled, strays }
     }
 
     /// Waits until the command has exited, and with `--wait-group` also its group, and makes sure
@@ -122,6 +129,8 @@ impl<'a> Supervisor<'a> {
         signals: &mut Signals,
         waits_for_group: bool,
     ) -> Outcome {
+        // No signal reports children that were adopted and ended before SIGCHLD was listened to.
+        self.child.reap_others();
         self.outlast_the_command(signals).await;
         if waits_for_group {
             self.outlast_the_group(signals).await;
@@ -135,10 +144,12 @@ impl<'a> Supervisor<'a> {
         let escaped = self.strays.iter().filter(|stray| stray.is_running()).count();
         let escaped =
             if self.stage == Stage::Running { 0 } else { escaped + self.child.refusing() };
-        Outcome { stage: self.stage, pause: self.pause, left, outlived, escaped }
+        let Self { stage, was_asked, pause, .. } = self;
+        Outcome { stage, was_asked, pause, left, outlived, escaped }
     }
 
     fn ask_to_end(&mut self) {
+        self.was_asked = true;
         self.note_strays();
         self.child.ask_to_end();
     }
@@ -218,8 +229,8 @@ impl<'a> Supervisor<'a> {
 
     /// Takes the steps that are due at this time.
     fn advance(&mut self) {
+        self.child.kill_at(self.deadlines.kill_at(&self.hold));
         let left = self.hold.remaining();
-        self.child.kill_within(self.deadlines.watchdog_within(left));
         if !self.is_due(left) {
             return;
         }

@@ -57,11 +57,12 @@ impl Watchdog {
         Ok((Self { process, stdin, last: None }, word))
     }
 
-    /// The group is ended in `within` from now, unless this is called again before.
-    pub(crate) fn watch(&mut self, group: Pid, within: Duration) {
+    /// Orders the end of the group at `kill_at`, on the clock of [`now`], unless this is called
+    /// again before.
+    pub(crate) fn watch(&mut self, group: Pid, kill_at: u64) {
         /// Smaller changes are noise between two clocks.
         const CHANGE: u64 = 1_000_000;
-        let (group, kill_at) = (group.as_raw_nonzero().get(), now().saturating_add(nanos(within)));
+        let group = group.as_raw_nonzero().get();
         let is_known = |last: Order| last.group == group && last.kill_at.abs_diff(kill_at) < CHANGE;
         if !self.last.is_some_and(is_known) {
             self.send(Order { group, is_job_stopped: false, kill_at });
@@ -295,6 +296,11 @@ pub(crate) fn now() -> u64 {
     const CLOCK: ClockId = ClockId::Monotonic;
     let now = clock_gettime(CLOCK);
     nanos(Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or_default()))
+}
+
+/// Returns the instant of [`now`] that is this much later than `instant`.
+pub(crate) fn later(instant: u64, by: Duration) -> u64 {
+    instant.saturating_add(nanos(by))
 }
 
 fn nanos(duration: Duration) -> u64 {

@@ -121,8 +121,8 @@ async fn under_lock(
     let began = Instant::now();
     let hold: HoldSet = lock.iter().map(Guard::hold).collect();
     let deadlines = Deadlines::new(session.ttl.get(), args.kill_after);
-    let within = deadlines.watchdog_within(hold.remaining());
-    let mut child = match start(session, global, args, &lock, signals, within) {
+    let kill_at = deadlines.kill_at(&hold);
+    let mut child = match start(session, global, args, &lock, signals, kill_at) {
         Ok(child) => child,
         Err(failure) => {
             release(lock).await?;
@@ -131,7 +131,7 @@ async fn under_lock(
     };
     let supervisor = Supervisor::new(&mut child, hold.clone(), deadlines);
     let work = supervisor.supervise(signals, args.wait_group);
-    let Outcome { stage, pause, left, outlived, escaped } =
+    let Outcome { stage, was_asked, pause, left, outlived, escaped } =
         session.with_margin_watched(&lock, work).await;
     let status = child.reap();
     if stage == Stage::Running && hold.is_held() {
@@ -145,7 +145,7 @@ async fn under_lock(
              lock",
             spelled(Duration::from_millis(duration::millis(outlived)))
         ),
-        None => what(stage, status.ok(), args.wait_group).to_owned(),
+        None => what(stage, was_asked, status.ok(), args.wait_group).to_owned(),
     };
     let why = format!("{why}, {what}{}", and_what_escaped(escaped));
     Err(lost(session, lock, &why).await)
@@ -223,7 +223,7 @@ fn start(
     args: &Run,
     guards: &[Guard],
     signals: &mut Signals,
-    within: Duration,
+    kill_at: u64,
 ) -> Result<Child, Failure> {
     let cannot = |error: io::Error| {
         let cause = anyhow::Error::new(error).context("the command cannot be started");
@@ -237,7 +237,7 @@ fn start(
     }
     let environment = Environment::new(global, args, &session.held, guards);
     let words = args.words();
-    Child::start(&words, &environment, signals.blocked(), terminal, within).map_err(cannot)
+    Child::start(&words, &environment, signals.blocked(), terminal, kill_at).map_err(cannot)
 }
 
 /// The work of this period is done: the lock is left to expire, and no other host begins before.
@@ -307,14 +307,38 @@ fn next_to_end(session: &Session, hold: &HoldSet) -> Resource {
 
 /// How the command ended, of which this process, its watchdog or the command itself may have been
 /// the first.
-fn what(stage: Stage, status: Option<ExitStatus>, waits_for_group: bool) -> &'static str {
+fn what(
+    stage: Stage,
+    was_asked: bool,
+    status: Option<ExitStatus>,
+    waits_for_group: bool,
+) -> &'static str {
     if status.and_then(|status| status.signal()) == Some(Signal::KILL.as_raw()) {
         "the command was killed (SIGKILL)"
-    } else if matches!(stage, Stage::Asked(_)) {
-        "the command was stopped (SIGTERM)"
     } else if stage == Stage::Killed && waits_for_group {
         "its remaining processes were killed (SIGKILL)"
+    } else if was_asked {
+        "the command was stopped (SIGTERM)"
     } else {
         "the command had just exited"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// SIGKILL may follow SIGTERM when the command has exited, but has not been reaped.
+    #[test]
+    fn command_that_exits_after_sigterm_was_stopped_by_it() {
+        let ended = |raw| Some(ExitStatus::from_raw(raw));
+        let asked = Stage::Asked(Instant::now());
+        for stage in [asked, Stage::Killed] {
+            let said = what(stage, true, ended(0), false);
+            assert_eq!(said, "the command was stopped (SIGTERM)");
+        }
+        let killed = what(Stage::Killed, true, ended(Signal::KILL.as_raw()), false);
+        assert_eq!(killed, "the command was killed (SIGKILL)");
+        assert_eq!(what(Stage::Killed, false, ended(0), false), "the command had just exited");
     }
 }

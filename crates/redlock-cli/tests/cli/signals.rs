@@ -232,18 +232,21 @@ fn two_sigterms(servers: &RedisServers, pause: Duration) -> (Duration, u32) {
 #[test]
 fn children_that_redlock_did_not_start_are_reaped() {
     let servers = RedisServers::start(1).unwrap();
-    // As process 1 of a container it adopts orphans; here it is executed by who has a child.
-    let shell = ["sh", "-c", "sleep 0.5 >/dev/null 2>&1 & echo $!; exec \"$@\"", "_"];
-    let run = redlock(&servers, ["run", "k", "--", "sh", "-c", "echo up; exec sleep 600"]);
-    let mut run = Running::start(started_by(&shell, &run));
-    let mut lines = run.lines();
-    let adopted = lines.next();
-    assert_eq!(lines.next(), "up");
-    let adopted = Path::new("/proc").join(adopted);
-    poll("the adopted child is gone", || (!adopted.exists()).then_some(()));
-    assert!(!run.has_ended());
-    run.signal(Signal::TERM);
-    assert_eq!(run.answer().code, 143);
+    // As process 1 of a container it adopts orphans; here it is executed by who has a child. The
+    // first one ends before it listens to signals.
+    for child in ["true", "sleep 2"] {
+        let shell = format!("{child} >/dev/null 2>&1 & echo $!; exec \"$@\"");
+        let run = redlock(&servers, ["run", "k", "--", "sh", "-c", "echo up; exec sleep 600"]);
+        let mut run = Running::start(started_by(&["sh", "-c", &shell, "_"], &run));
+        let mut lines = run.lines();
+        let adopted = lines.next();
+        assert_eq!(lines.next(), "up");
+        let adopted = Path::new("/proc").join(adopted);
+        poll("the adopted child is gone", || (!adopted.exists()).then_some(()));
+        assert!(!run.has_ended());
+        run.signal(Signal::TERM);
+        assert_eq!(run.answer().code, 143);
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a panic is how a test fails")]
 
 mod clocks;
+mod delays;
 mod keys;
 mod pause;
 mod processes;
@@ -14,9 +15,10 @@ mod scripted;
 mod wait;
 
 pub use clocks::{WallClocks, ahead};
+pub use delays::Delays;
 pub use keys::{calls, copies, fill, keys, no_key_is_left, pttl, put, text, value};
 pub use pause::Paused;
-pub use processes::{is_alive, is_stopped, thread_time};
+pub use processes::{is_alive, is_stopped, thread_time, waited_for_processor};
 pub use report::Report;
 pub use scripted::{KNOWS_NONE, NO_RESP3, NO_TRACKING, Peer, ScriptedServer, bulk};
 pub use wait::{PATIENCE, eventually, in_time, ms, never, poll, secs};

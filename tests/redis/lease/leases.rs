@@ -75,7 +75,7 @@ async fn a_lease_taken_up_is_released_on_masters_that_were_away_then() {
     let guard = everywhere(&first, "away").await;
     let lease = guard.into_lease();
     proxies[2].refuse(true);
-    let second = hasty(urls_of(&proxies)).build().unwrap();
+    let second = patient(urls_of(&proxies)).build().unwrap();
     let guard = second.resume(lease).await.unwrap();
     let away = said(&guard.votes(), &proxies[2].name()).clone();
     assert!(matches!(away, Verdict::Unknown(_)), "{away}");

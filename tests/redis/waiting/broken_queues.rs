@@ -2,51 +2,102 @@
 //! without a queue.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use redlock_testkit::RedisServers;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::lab::{in_time, ms, no_key_is_left, ordinary, secs};
+use crate::lab::{eventually, in_time, ms, no_key_is_left, ordinary, secs};
 
+/// How long each lock is held. Twelve callers with shorter holds use a whole core, which the tests
+/// that run at the same time need.
+const HOLD: Duration = ms(5);
+/// How many locks each handle gets on average, unless the machine is too busy for so many.
+const LOCKS: usize = 150;
+const LONGEST: Duration = secs(10);
 /// The command that breaks every queue.
 const WRONG_TYPE: &[&str] = &["SET", "redlock-quorum:1:queue:wanted", "of another type"];
 
-/// Returns how many locks each of the handles got. All but the last one are at work when the queues
-/// fail. The last one connects afterwards, so that it learns of rights in another way.
-async fn contend(servers: &RedisServers, handles: usize, fails: &[&str]) -> Vec<usize> {
-    let (end, mut callers) = (Instant::now() + secs(6), JoinSet::new());
-    let got: Vec<_> = (0..handles).map(|_| Arc::new(AtomicUsize::new(0))).collect();
-    for (nth, got) in got.iter().enumerate() {
-        if nth == handles - 1 {
-            tokio::time::sleep(ms(300)).await;
-            for server in servers.iter() {
-                server.command(fails).unwrap();
-            }
-        }
+/// Three callers of each handle that take the key again and again.
+struct Load {
+    callers: JoinSet<()>,
+    /// The locks that each handle has acquired.
+    got: Vec<Arc<AtomicUsize>>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Load {
+    fn new() -> Self {
+        Self { callers: JoinSet::new(), got: Vec::new(), is_over: Arc::default() }
+    }
+
+    fn add_handle(&mut self, servers: &RedisServers) {
         let redlock = ordinary(servers.urls()).build().unwrap();
+        let got = Arc::<AtomicUsize>::default();
         for _ in 0..3 {
-            let (redlock, got) = (redlock.clone(), got.clone());
-            callers.spawn(async move {
-                while Instant::now() < end {
+            let (redlock, got, is_over) = (redlock.clone(), got.clone(), self.is_over.clone());
+            self.callers.spawn(async move {
+                while !is_over.load(Ordering::Relaxed) {
                     let guard = redlock.lock("wanted").wait(secs(30)).await.unwrap();
                     got.fetch_add(1, Ordering::Relaxed);
-                    tokio::time::sleep(ms(1)).await;
+                    tokio::time::sleep(HOLD).await;
                     guard.release().await.unwrap();
                 }
             });
         }
+        self.got.push(got);
     }
-    while let Some(caller) = in_time(callers.join_next()).await {
-        caller.unwrap();
+
+    fn got(&self) -> Vec<usize> {
+        self.got.iter().map(|got| got.load(Ordering::Relaxed)).collect()
     }
+
+    async fn all_work(&self) {
+        eventually("all handles get locks", || self.got().iter().all(|got| *got >= 5)).await;
+    }
+
+    /// How many locks each handle gets from now on, until all of them together have had enough.
+    async fn shares(&self) -> Vec<usize> {
+        let (begun, before) = (Instant::now(), self.got());
+        loop {
+            tokio::time::sleep(HOLD).await;
+            let mut got = self.got();
+            got.iter_mut().zip(&before).for_each(|(got, before)| *got -= before);
+            if got.iter().sum::<usize>() >= LOCKS * got.len() || begun.elapsed() > LONGEST {
+                return got;
+            }
+        }
+    }
+
+    async fn end(mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        while let Some(caller) = in_time(self.callers.join_next()).await {
+            caller.unwrap();
+        }
+    }
+}
+
+/// Returns how many locks each of four handles gets. Three are at work when the queues fail. The
+/// last one connects afterwards, so that it learns of rights in another way.
+async fn contend(servers: &RedisServers, fails: &[&str]) -> Vec<usize> {
+    let mut load = Load::new();
+    (0..3).for_each(|_| load.add_handle(servers));
+    load.all_work().await;
+    for server in servers.iter() {
+        server.command(fails).unwrap();
+    }
+    load.add_handle(servers);
+    load.all_work().await;
+    let shares = load.shares().await;
+    load.end().await;
     no_key_is_left(servers).await;
-    got.iter().map(|got| got.load(Ordering::Relaxed)).collect()
+    shares
 }
 
 async fn assert_equal_shares(n: usize, fails: &[&str]) {
-    let got = contend(&RedisServers::start(n).unwrap(), 4, fails).await;
+    let got = contend(&RedisServers::start(n).unwrap(), fails).await;
     let (least, most) = (got.iter().min().unwrap(), got.iter().max().unwrap());
     assert!(least * 3 >= *most, "{n} masters, {fails:?}: {got:?}");
 }

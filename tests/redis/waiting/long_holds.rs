@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use redlock_quorum::Redlock;
+use redlock_testkit::lab::Delays;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -31,20 +32,27 @@ fn take_again_and_again(
     (0..callers).map(caller).collect()
 }
 
+/// A waiter that does not come within its reservation, which lasts twice as long, loses its turn. A
+/// master and the waiter come one after the other.
+const LATE: Duration = ms(25);
+
 /// One hold for each caller of that process and one more pass the waiter, or two if the release left
-/// the key to anybody, as one in 64 does. That is so for so many waits.
+/// the key to anybody, as one in 64 does. That is so for so many waits. On a machine that is too
+/// busy to serve the waiter within its reservation, one more passes each time.
 async fn is_next(waits: usize, callers: usize, holds: Duration, pauses: Duration) {
     let servers = masters();
     let [holder, waiter] = [(); 2].map(|()| patient(servers.urls()).build().unwrap());
     warm_up(&waiter, &servers).await;
-    let begun = Arc::<Mutex<Vec<Instant>>>::default();
+    let (delays, begun) = (Delays::watch(), Arc::<Mutex<Vec<Instant>>>::default());
     let taking = take_again_and_again(&holder, callers, (holds, pauses), &begun);
     eventually("it is held", || !begun.lock().unwrap().is_empty()).await;
     for _ in 0..waits {
-        let asked = Instant::now();
+        let (asked, before) = (Instant::now(), delays.longer_than(LATE));
         let guard = in_time(waiter.lock("long").wait_forever().into_future()).await.unwrap();
         let passed = begun.lock().unwrap().iter().filter(|at| **at > asked).count();
-        assert!(passed <= callers + 2, "{passed} of {callers} callers, {holds:?} {pauses:?}");
+        let missed = delays.longer_than(LATE) - before;
+        let what = format!("{passed} of {callers} callers, {holds:?} {pauses:?}, {missed} missed");
+        assert!(passed <= callers + 2 + missed, "{what}");
         guard.release().await.unwrap();
     }
     taking.into_iter().for_each(|task| task.abort());

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use redlock_quorum::{AcquireError, Redlock};
 use redlock_testkit::RedisServers;
@@ -12,6 +13,9 @@ use crate::lab::{in_time, ms, ordinary, secs};
 
 const KEY: &str = "wanted";
 const HANDLES: usize = 3;
+/// How long each lock is held. With shorter holds the callers use a whole core, which the tests that
+/// run at the same time need.
+const HOLD: Duration = ms(5);
 
 /// Callers that take the key again and again, and what became of that.
 struct Load {
@@ -44,7 +48,7 @@ impl Load {
                         match lock.await {
                             Ok(guard) => {
                                 locks.fetch_add(1, Ordering::Relaxed);
-                                tokio::time::sleep(ms(1)).await;
+                                tokio::time::sleep(HOLD).await;
                                 let _ = guard.release().await;
                             }
                             Err(AcquireError::NoQuorum { votes, .. }) => {

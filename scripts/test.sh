@@ -36,9 +36,9 @@ start() {
     shift 3
     cd "$folder"
     if [ "$name" = doc ]; then
-        nice -n 5 cargo test --workspace --locked --doc --quiet -- "$@"
+        nice -n 19 cargo test --workspace --locked --doc --quiet -- "$@"
     elif [[ $name =~ $COMPUTES ]]; then
-        nice -n 5 "$path" "$@"
+        nice -n 19 "$path" "$@"
     else
         RUST_TEST_THREADS=${RUST_TEST_THREADS:-$TESTS} "$path" "$@"
     fi

@@ -54,7 +54,8 @@ pub(crate) async fn on_all(request: impl Fn() -> LockRequest) -> Guard {
             return guard;
         }
         assert!(Instant::now() < deadline, "some masters do not vote: {}", guard.votes());
-        in_time(guard.release()).await.unwrap();
+        // A busy machine may not confirm it within the node timeout.
+        let _ = in_time(guard.release()).await;
     }
 }
 

@@ -80,6 +80,23 @@ fn stranger_is_a_warning_while_its_quarantine_is_waited_for() {
     assert_eq!(set(&servers[2]), set(&servers[0]));
 }
 
+/// Another spelling of several masters looks like other masters.
+#[test]
+fn doctor_advises_what_init_accepts_if_several_names_are_not_recorded() {
+    let servers = brand_new(3);
+    ask(&servers, ["init", "--yes"]).success();
+    let [a, b, c] = [0, 1, 2].map(|place| servers[place].url());
+    let respelled = [a, b].map(|url| url.replace("127.0.0.1", "localhost")).join(",") + "," + &c;
+    let doctor = with_nodes(&respelled, &["doctor"]);
+    assert!(
+        doctor.out.contains("is right and no lock is held, run redlock init --again"),
+        "{doctor:?}"
+    );
+    assert_eq!(with_nodes(&respelled, &["init", "--yes"]).code, 64);
+    with_nodes(&respelled, &["init", "--again"]).success();
+    assert_eq!(with_nodes(&respelled, &["doctor"]).code, 0);
+}
+
 /// Names do not contain the database, so both lists look the same.
 #[test]
 fn doctor_warns_of_a_list_with_different_databases() {

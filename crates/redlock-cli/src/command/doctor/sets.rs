@@ -25,11 +25,16 @@ pub(super) fn shown(nodes: &[NodeReport]) -> Vec<String> {
 /// Finds differences that keep no master from voting. `warning`: the list may be wrong, as far as
 /// the handle has judged.
 pub(super) fn find(nodes: &[NodeReport], warning: Option<ListWarning>) -> Vec<Finding> {
+    let needs_again = warning.as_ref().is_some_and(|warning| warning.lists.needs_again);
     // Names are compared below, also those of masters that show the same set.
     let judged = warning.filter(|warning| warning.doubt != ListDoubt::Names);
     let is_judged = judged.is_some() || nodes.iter().any(has_wrong_list);
     let named = lists::others(nodes).into_iter().filter(|_| !is_judged);
-    let named: Vec<_> = named.map(|lists| other_names(&lists, fix(nodes))).collect();
+    let fix_of = |lists: Lists| match needs_again {
+        true => lists::fix(&lists.with_again(true)),
+        false => fix(nodes),
+    };
+    let named: Vec<_> = named.map(|lists| other_names(&lists, fix_of(lists.clone()))).collect();
     judged.iter().map(may_be_wrong).chain(named).chain(without_set(nodes)).collect()
 }
 

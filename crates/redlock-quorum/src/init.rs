@@ -6,7 +6,7 @@ use std::time::Duration;
 use redlock_core::admission::RecordedSet;
 use redlock_core::duration::spelled;
 use redlock_core::{Cause, FencingToken, Lists};
-use redlock_protocol::client::questions;
+use redlock_protocol::client::questions::{self, Failure, InitOutcome, InitRow, Order};
 
 use crate::error::AcquireError;
 use crate::report::Standing;
@@ -181,7 +181,25 @@ pub enum InitError {
     Shutdown,
 }
 
+impl Init {
+    pub(crate) fn order(self) -> Order {
+        let Self { again, floor, far_floor } = self;
+        Order { again, floor: floor.map_or(0, FencingToken::get), far_floor }
+    }
+}
+
 impl InitReport {
+    /// Converts the outcome for the masters of these names.
+    pub(crate) fn of(outcome: InitOutcome, names: &[Arc<str>]) -> Result<Self, InitError> {
+        let InitOutcome { failure, rows, floor, set } = outcome;
+        let node = |(row, name): (InitRow, &Arc<str>)| InitNode::of(name.clone(), row);
+        let nodes: Vec<InitNode> = rows.into_iter().zip(names).map(node).collect();
+        match failure {
+            None => Ok(Self { nodes, floor: floor.and_then(FencingToken::new), set }),
+            Some(failure) => Err(InitError::of(failure, nodes, names)),
+        }
+    }
+
     /// Returns how many masters vote now.
     pub fn admitted(&self) -> usize {
         self.nodes.iter().filter(|node| node.now == Standing::Admitted).count()
@@ -189,6 +207,26 @@ impl InitReport {
 }
 
 impl InitError {
+    fn of(failure: Failure, nodes: Vec<InitNode>, names: &[Arc<str>]) -> Self {
+        let token = |limit| FencingToken::new(limit).unwrap_or(FencingToken::MAX);
+        match failure {
+            Failure::NoQuorum => Self::NoQuorum { nodes },
+            Failure::Unread(masters) => {
+                let name = |master: usize| names[master].clone();
+                Self::Unread { unread: masters.into_iter().map(name).collect(), nodes }
+            }
+            Failure::Refused => Self::Refused { nodes },
+            Failure::OtherSet(lists) => Self::OtherSet { lists: *lists, nodes },
+            Failure::MaxTtl(max_ttl) => {
+                Self::MaxTtl { wanted: Duration::from_millis(max_ttl), nodes }
+            }
+            Failure::Moved => Self::Moved { nodes },
+            Failure::TooLarge => Self::TooLarge,
+            Failure::FarFloor(limit) => Self::FarFloor { limit: token(limit) },
+            Failure::FloorTooFar(limit) => Self::FloorTooFar { limit: token(limit) },
+        }
+    }
+
     /// Returns each master's answer, if masters were queried.
     pub fn nodes(&self) -> Option<&[InitNode]> {
         match self {
@@ -213,6 +251,21 @@ impl From<AcquireError> for InitError {
 }
 
 impl InitNode {
+    fn of(node: Arc<str>, row: InitRow) -> Self {
+        Self {
+            node,
+            was: Standing::without(row.was.as_ref()),
+            now: Standing::without(row.now.as_ref()),
+            cause: row.now,
+            run_id: row.run_id,
+            uptime: row.uptime,
+            max_ttl: row.max_ttl.map(Duration::from_millis),
+            former_max_ttl: row.former_max_ttl.map(Duration::from_millis),
+            set: row.set,
+            former_set: row.former_set,
+        }
+    }
+
     /// Returns `true` if its record has just changed, for example by another `init`. It is being
     /// checked, and it is not known yet whether it has lost data.
     pub fn is_checked(&self) -> bool {

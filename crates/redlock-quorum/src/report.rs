@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redlock_core::Cause;
-use redlock_core::admission::RecordedSet;
+use redlock_core::admission::{Millis, RecordedSet};
+use redlock_protocol::client::questions::{ReportRow, Server};
 
 /// The current state of one master.
 ///
@@ -84,7 +85,17 @@ pub enum Standing {
 }
 
 impl NodeReport {
-    /// Reports that no master could be queried, with the reason.
+    /// Converts the state of the master with this name.
+    pub(crate) fn of(node: Arc<str>, row: ReportRow) -> Self {
+        Self {
+            node,
+            standing: Standing::without(row.why_not.as_ref()),
+            cause: row.why_not.or(row.why_no_locks),
+            server: row.server.map(ServerReport::of),
+        }
+    }
+
+    /// No master could be asked, for the reason given.
     pub(crate) fn unasked(names: &[Arc<str>], why: &str) -> Vec<Self> {
         let report = |name: &Arc<str>| Self {
             node: name.clone(),
@@ -96,8 +107,41 @@ impl NodeReport {
     }
 }
 
+impl ServerReport {
+    fn of(server: Server) -> Self {
+        let Server { facts, members, clock_offset_ms } = server;
+        let record = facts.record.as_deref().cloned().unwrap_or_default();
+        let time = facts.time_us.map_or(0, |micros| micros / 1_000);
+        let quarantine = facts.identity.and_then(|identity| record.quarantine_of(identity));
+        let left = |until: Millis| Duration::from_millis(until.saturating_sub(time));
+        let replid = facts.identity.and_then(|identity| identity.replid);
+        Self {
+            role: facts.role.to_string(),
+            is_cluster: facts.is_cluster,
+            is_loading: facts.is_loading(),
+            uptime: facts.uptime,
+            replid: replid.map(|replid| replid.to_string()),
+            max_ttl: record.max_ttl.map(Duration::from_millis),
+            admitted_as: record.run.map(|run| run.to_string()),
+            set: record.set.clone(),
+            floor: record.floor,
+            ballots: members.filter(|_| record.run.is_some()),
+            quarantine_left: quarantine.map(|quarantine| left(quarantine.until)),
+            tracks: facts.tracks,
+            has_barrier: facts.has_barrier,
+            clock_offset_ms,
+            run_id: facts.run_id,
+        }
+    }
+}
+
 impl Standing {
-    /// Returns the standing of a master that does not vote for this cause.
+    /// Returns the standing of a master that does not vote for this cause, if any.
+    pub(crate) fn without(why_not: Option<&Cause>) -> Self {
+        why_not.map_or(Self::Admitted, Self::of)
+    }
+
+    /// The parts of the cause for which its votes do not count.
     pub(crate) fn of(cause: &Cause) -> Self {
         match cause {
             Cause::NotAdmitted(why) if why.in_quarantine => Self::Quarantine,

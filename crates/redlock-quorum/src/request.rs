@@ -306,6 +306,7 @@ impl LockRequest {
                 key_use: Default::default(),
                 is_attempted: false,
                 is_gone: false,
+                has_failed: false,
                 ask: Ask::All,
             })
         };

@@ -41,11 +41,18 @@ pub struct Caller<R> {
     pub is_attempted: bool,
     /// Whether the caller has stopped waiting while an attempt was under way.
     pub is_gone: bool,
+    /// Whether its request has failed, and waits for the answers that its error reports.
+    pub has_failed: bool,
     /// The masters that the next attempt requests the key from.
     pub ask: Ask,
 }
 
 impl<R> Caller<R> {
+    /// Its request has failed. No attempt is made for it from now on.
+    pub fn set_failed(&mut self) {
+        (self.is_attempted, self.has_failed) = (true, true);
+    }
+
     /// Returns `true` if the caller wants one attempt, and does not wait. A caller whose wait ended
     /// before its request was read did wait: it shares attempts with other waiting callers.
     pub fn is_try(&self) -> bool {

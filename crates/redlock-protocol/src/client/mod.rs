@@ -4,7 +4,7 @@
 //! inputs with the current instant, and returns the consequences. In reading order: `ids` (the
 //! entries of a client, and the mapping from votes to requests), `table`, `callers`, `line` (requests
 //! that wait for their turn), `timers`, `draws` (random choices), `derived`, `context`, `view`, then
-//! the parts `masters`, `key` and `questions`.
+//! the parts `masters`, `key`, `locks` and `questions`.
 
 pub mod callers;
 pub mod context;
@@ -13,6 +13,7 @@ pub mod draws;
 pub mod ids;
 pub mod key;
 pub mod line;
+pub mod locks;
 pub mod masters;
 pub mod questions;
 pub mod table;

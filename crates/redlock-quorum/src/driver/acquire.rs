@@ -106,7 +106,7 @@ impl Driver {
                 request.reply.enter(id);
                 request
             });
-            self.say_request(request, "request");
+            self.observer.say_request(&self.requests, request, "request");
             if stands_alone {
                 self.stand_in_line(request);
             } else {

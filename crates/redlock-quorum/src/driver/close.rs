@@ -10,12 +10,12 @@ use super::Driver;
 use super::acquire::Start;
 use super::command::CloseReply;
 use super::lock::{Caller, Lock};
-use super::release::unacknowledged::Unacknowledged;
 use crate::error::{AcquireError, ForgottenKeys, Unreleased, UnreleasedKey};
 use crate::hold::Acceptance;
 use crate::lost::LostReason;
 use redlock_protocol::client::ids::RequestId;
 use redlock_protocol::client::key::Keys;
+use redlock_protocol::client::locks::unacknowledged::Unacknowledged;
 use redlock_protocol::client::timers::Due;
 
 /// A handle that is being closed.
@@ -65,7 +65,8 @@ impl Driver {
         replies.extend(reply.map(|reply| (until, reply)));
         self.closing = Some(Closing { replies, until, steps_until, is_over });
         self.timers.enter(until, Due::Close);
-        self.ask_all_again();
+        // No master that answers errors is left alone for longer.
+        (0..self.masters.len()).for_each(|master| self.ask_again(master, true));
     }
 
     /// Another call does not prolong it.
@@ -155,7 +156,7 @@ impl Driver {
                 self.refuse(request, AcquireError::Shutdown, now);
             }
         }
-        self.dismiss_explanations(now);
+        self.with_questions(now, |questions, _, _, cx| questions.dismiss_failures(cx));
     }
 
     fn abort_attempts(&mut self) {
@@ -205,12 +206,10 @@ impl Driver {
         for lock in self.locks.values_mut() {
             lock.claim.leave_nothing();
         }
-        self.observer.counters.cancelled.add((self.requests.len() + self.explained) as u64);
+        self.observer.counters.cancelled.add(self.requests.len() as u64);
         self.requests.clear();
-        self.explained = 0;
         self.keys.clear();
         self.early.clear();
-        self.inspections.clear();
         self.release_callers();
         // Unanswered requests become unknown, and no caller gets that as an answer.
         self.disconnect();

@@ -26,7 +26,9 @@ impl Driver {
                 Due::Keep(lock, at) => self.keep_due(lock, at, now),
                 Due::Extension(lock, number) => self.extension_due(lock, number, now),
                 Due::Release(lock) => self.release_due(lock, now),
-                Due::Inspection(inspection) => self.inspection_due(inspection, now),
+                Due::Inspection(id) => {
+                    self.with_questions(now, |all, _, _, cx| all.inspection_due(id, cx));
+                }
                 Due::Unacknowledged(master) => self.unacknowledged_due(master, now),
                 Due::Start => self.started(),
                 Due::Master(master) => self.with_masters(now, |all, cx| all.tick(master, seen, cx)),
@@ -43,7 +45,7 @@ impl Driver {
 
     /// When the driver has something to do, if nothing comes in before.
     pub(super) fn next_due(&mut self) -> Option<Instant> {
-        let Self { locks, requests, inspections, keys, timers, .. } = self;
+        let Self { locks, requests, questions, keys, timers, .. } = self;
         let awaits = |lock, is_so: fn(&Lock) -> bool| locks.get(lock).is_some_and(is_so);
         timers.prune(|due| match due {
             Due::Attempt(lock, _) | Due::Release(lock) => !awaits(lock, Lock::awaits_votes),
@@ -53,7 +55,7 @@ impl Driver {
             Due::Keep(lock, _) | Due::Extension(lock, _) => !awaits(lock, Lock::is_lease),
             Due::Wait(request) | Due::Unsent(request) => !requests.contains(request),
             Due::Waiting(waiting, _) | Due::Watch(waiting, _) => !keys.contains(waiting),
-            Due::Inspection(inspection) => !inspections.contains(inspection),
+            Due::Inspection(inspection) => !questions.contains(inspection),
             // None of these is pruned: its action finds out whether it is stale.
             _ => false,
         });

@@ -5,7 +5,7 @@ pub(crate) mod held_lock;
 
 use std::time::Duration;
 
-use redlock_core::{Instant, Op, Vote};
+use redlock_core::{Instant, Vote};
 use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::terms::Timing;
 use redlock_protocol::token::lease::extension::Extended;
@@ -22,7 +22,6 @@ use crate::lost::{Ended, LostReason};
 use crate::settings::{InvalidRequest, check_margin};
 use redlock_protocol::client::draws::Draw;
 use redlock_protocol::client::ids::{HoldId, LockId, Ticket};
-use redlock_protocol::client::key::Claim;
 use redlock_protocol::client::timers::Due;
 
 impl Driver {
@@ -141,10 +140,10 @@ impl Driver {
         let Some(lock) = self.locks.get(id) else { return };
         let Some(lease) = lock.machine.lease() else { return };
         let px = lease.timing().px;
-        let op = Op::extend(lock.claim.key.clone(), lock.claim.token.clone(), px);
+        let op = lock.claim.extend_op(px);
         let ticket = Ticket::Extension(id, extend.number);
         self.observer.counters.extensions.add(1);
-        self.say(id, "extension");
+        self.observer.say(&self.locks, id, "extension");
         self.send(&op, extend.masters, ticket, now);
         // An extension is valid only if a score has arrived.
         self.ask_scores(id, now);
@@ -174,17 +173,10 @@ impl Driver {
             return;
         }
         let copies = self.masters.copies_only(masters);
-        let Some(lock) = self.locks.get(id) else { return };
-        let (Claim { key, token, .. }, Some(lease)) = (&lock.claim, lock.machine.lease()) else {
-            return;
-        };
-        let px = lease.timing().px;
-        let plain = Op::acquire(key.clone(), token.clone(), px);
-        let counted = match self.settings.fencing {
-            true => Op::give_back(key.clone(), token.clone(), px, lock.member),
-            false => plain.clone(),
-        };
-        for (op, masters) in [(counted, masters.without(copies)), (plain, copies)] {
+        let Some(Lock { claim, machine, .. }) = self.locks.get(id) else { return };
+        let Some(lease) = machine.lease() else { return };
+        let (px, is_fenced) = (lease.timing().px, self.settings.fencing);
+        for (op, masters) in claim.readd_ops(px, is_fenced, (masters, copies)) {
             self.send(&op, masters, Ticket::Readd(id), now);
         }
     }
@@ -296,7 +288,7 @@ impl Driver {
 
     /// A token that is not released needs nothing more.
     pub(super) fn gone(&mut self, id: LockId, now: Instant) {
-        self.say(id, "forgotten");
+        self.observer.say(&self.locks, id, "forgotten");
         self.leave_holder(id);
         self.key_left(id, now);
         self.locks.remove(id);

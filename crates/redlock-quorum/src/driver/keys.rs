@@ -2,11 +2,10 @@
 
 use redlock_core::{Instant, QueueTicket};
 use redlock_protocol::client::draws::{Draw, Draws};
-use redlock_protocol::client::ids::{InspectionId, LockId, RequestId, WaitingId};
+use redlock_protocol::client::ids::LockId;
 use redlock_protocol::client::key::{Context, Keys, News, SILENT, Terms};
 use redlock_protocol::client::table::Table;
 use redlock_protocol::master_set::MasterSet;
-use redlock_protocol::token::attempt::Defeat;
 
 use super::Driver;
 use super::command::AcquireReply;
@@ -84,36 +83,17 @@ impl Driver {
                 self.send(&op, MasterSet::from_iter([at]), ticket, now);
             }
             News::Explain(callers, waiting, shared) => {
-                self.answer_together(callers, waiting, shared);
+                if let Some(explanation) = self.explain_together(callers, shared) {
+                    self.keys.explained(waiting, explanation);
+                }
             }
             News::Suspect(master, until) => self.masters.suspect(master, until),
             News::Polled => counters.polls.add(1),
             News::Watched => counters.watches.add(1),
             News::Cancelled => counters.cancelled.add(1),
             News::Silent(master) => counters.vote(master, &SILENT),
-            News::Said(caller, what) => self.say_request(caller, what),
-            News::SaidAt(waiting, master, what) => self.say_waiting(waiting, master, what),
-        }
-    }
-
-    /// Callers of one key whose waits end within the time of one question share it.
-    fn answer_together(
-        &mut self,
-        callers: Vec<RequestId>,
-        waiting: WaitingId,
-        mut shared: Option<InspectionId>,
-    ) {
-        for id in callers {
-            let Some(request) = self.requests.remove(id) else { continue };
-            let unshared = match shared {
-                Some(explanation) => self.share_explanation(explanation, request),
-                None => Some(request),
-            };
-            if let Some(request) = unshared {
-                let explanation = self.explain(request, Defeat::Outvoted, Vec::new());
-                self.keys.explained(waiting, explanation);
-                shared = Some(explanation);
-            }
+            News::Said(caller, what) => self.observer.say_request(&self.requests, caller, what),
+            News::SaidAt(waiting, master, what) => self.say_head(waiting, master, what),
         }
     }
 }

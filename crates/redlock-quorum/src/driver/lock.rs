@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_core::{Instant, Member};
+use redlock_core::Instant;
 use redlock_protocol::client::draws::Draw;
 use redlock_protocol::client::key::Claim;
 use redlock_protocol::token::attempt::Attempt;
@@ -20,9 +20,7 @@ use redlock_protocol::client::timers::{Due, Timers};
 pub(super) struct Lock {
     /// Its resource, key and token.
     pub(super) claim: Claim,
-    /// The member of the ballot sets that its resource uses.
-    pub(super) member: Member,
-    /// How long masters have to answer requests for it.
+    /// How long masters have to answer what is sent for it.
     pub(super) node_timeout: Duration,
     pub(super) machine: Lifecycle,
     pub(super) caller: Caller,
@@ -195,7 +193,7 @@ impl Driver {
     }
 
     fn follow_step(&mut self, id: LockId, step: Step, now: Instant) {
-        self.say_step(id, &step);
+        self.observer.say_step(&self.locks, id, &step);
         match step {
             Step::Wait => {}
             Step::NeedBallot { proposed } => self.draw(id, proposed, now),

@@ -65,7 +65,11 @@ impl Driver {
             News::Proven(master) => self.each_taken(now, || Event::Proven(master)),
             News::Voting(master) => self.each_taken(now, || Event::Voting(master)),
             News::PausesOver => self.with_keys(now, Keys::pauses_over),
-            News::Reached(master) => self.reached(master, now),
+            News::Reached(master) => {
+                self.unacknowledged[master].reached();
+                self.send_batch(master, now);
+                self.ask_again(master, true);
+            }
             News::LostSight(master) => {
                 self.with_keys(now, |keys, cx| keys.lost_sight(master, cx));
             }

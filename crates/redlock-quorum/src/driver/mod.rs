@@ -46,23 +46,23 @@ use redlock_protocol::client::table::Table;
 
 use self::acquire::Start;
 use self::close::Closing;
-use self::command::{AcquireReply, Command};
-use self::inspect::Question;
+use self::command::{AcquireReply, Command, MarkRequest};
+use self::inspect::Inspecting;
 use self::lock::Lock;
 use self::mailbox::{Mailbox, Signal, Signals};
 use self::nodes::Nodes;
 use self::observe::Observer;
 use self::questions::Askers;
-use self::release::unacknowledged::Unacknowledged;
 use self::slot::Slot;
 use crate::counters::Counters;
 use crate::settings::Settings;
 use redlock_protocol::client::draws::Draws;
-use redlock_protocol::client::ids::{InspectionId, LockId, Ticket};
+use redlock_protocol::client::ids::{LockId, Ticket};
 use redlock_protocol::client::key::Keys;
 use redlock_protocol::client::line::Line;
+use redlock_protocol::client::locks::unacknowledged::Unacknowledged;
 use redlock_protocol::client::masters::{Masters, News};
-use redlock_protocol::client::questions::Questions;
+use redlock_protocol::client::questions::{About, Questions};
 use redlock_protocol::client::timers::Timers;
 use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::token::lifecycle::{Answered, Asked};
@@ -83,9 +83,6 @@ pub(crate) struct Driver {
     masters: Masters,
     requests: Callers<AcquireReply>,
     locks: Table<LockId, Lock>,
-    inspections: Table<InspectionId, Question>,
-    /// How many requests have failed, and wait for the answer to one of them.
-    explained: usize,
     line: Line,
     keys: Keys,
     /// The links, as bits, that write what they have before the others: a master that calls the
@@ -147,14 +144,12 @@ impl Driver {
             settings: setup.settings,
             questions: Questions::new(questions),
             askers: Askers::default(),
-            unacknowledged: (0..masters.len()).map(|_| Unacknowledged::default()).collect(),
+            unacknowledged: (0..masters.len()).map(Unacknowledged::new).collect(),
             observer: Observer::new(setup.counters, nodes.names.clone()),
             nodes,
             masters,
             requests: Table::default(),
             locks: Table::default(),
-            inspections: Table::default(),
-            explained: 0,
             line: Line::default(),
             keys: Keys::new(keys),
             fan_out: FAN_OUT,
@@ -260,11 +255,19 @@ impl Driver {
             Command::Forget { hold } => self.forget(hold, now),
             Command::Accepted { hold } => self.accepted(hold),
             Command::ReleaseLease(lease) => self.release_lease(*lease, now),
-            Command::Status { key, node_timeout, reply } => self.status(key, node_timeout, reply),
-            Command::Waiters { queue, node_timeout, reply } => {
-                self.count_waiters(queue, node_timeout, reply);
+            Command::Status { key, node_timeout, reply } => {
+                let (about, all) = (About::Status(key.into()), self.masters.all());
+                self.inspect(about, all, node_timeout, Inspecting::Status(reply));
             }
-            Command::Mark(request, reply) => self.mark(request, reply),
+            Command::Waiters { queue, node_timeout, reply } => {
+                let (about, all) = (About::Waiters(queue.into(), 0), self.masters.all());
+                self.inspect(about, all, node_timeout, Inspecting::Waiters(reply));
+            }
+            Command::Mark(request, reply) => {
+                let MarkRequest { key, node_timeout, raise, masters } = request;
+                let about = About::Mark(key.into(), raise, Vec::new());
+                self.inspect(about, masters, node_timeout, Inspecting::Mark(reply));
+            }
             Command::Withdrawn { entry } => {
                 self.with_keys(now, |keys, cx| keys.withdrawn(entry.get(), cx));
             }

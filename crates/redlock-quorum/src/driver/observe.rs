@@ -4,12 +4,14 @@
 //! handle. It may also panic, which costs only the line. `docs/OBSERVABILITY.md` has the words and
 //! the fields.
 
+mod steps;
+
 use std::mem::{Discriminant, discriminant};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_core::{Cause, Instant, ListWarning, Token, Verdict, Vote};
+use redlock_core::{Cause, Instant, ListWarning, Token, Verdict};
 use redlock_protocol::client::key::Claim;
 use redlock_protocol::client::masters::Weakness;
 use redlock_protocol::client::table::Id;
@@ -17,7 +19,6 @@ use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::throttle::Throttle;
 use redlock_protocol::token::attempt::Defeat;
 use redlock_protocol::token::lease::HeldLease;
-use redlock_protocol::token::lifecycle::Step;
 use tracing::{Level, debug, info, trace, warn};
 
 use super::Driver;
@@ -25,7 +26,7 @@ use super::command::Request;
 use super::lock::{Caller, Lock};
 use crate::counters::Counters;
 use crate::lost::{Ended, Lost, LostReason};
-use redlock_protocol::client::ids::{LockId, RequestId, Ticket, WaitingId};
+use redlock_protocol::client::ids::LockId;
 use redlock_protocol::client::timers::Due;
 
 /// The numbers, and which warnings were reported a moment ago.
@@ -279,7 +280,7 @@ impl Driver {
     pub(super) fn publish_numbers(&mut self) {
         let counters = &self.observer.counters;
         counters.held.set(self.leases - self.lost_leases);
-        counters.waiting.set(self.requests.len() + self.explained);
+        counters.waiting.set(self.requests.len());
         for (master, unacknowledged) in self.unacknowledged.iter().enumerate() {
             counters.unacknowledged(master, unacknowledged.len());
         }
@@ -317,85 +318,6 @@ impl Driver {
             let (Claim { resource, token, .. }, margin) = (claim, before.saturating_since(now));
             self.observer.counters.margins.add(margin);
             log(|| debug!(%resource, %token, ?margin, "extended"));
-        }
-    }
-
-    fn claim(&self, id: LockId) -> Option<&Claim> {
-        self.locks.get(id).map(|lock| &lock.claim)
-    }
-
-    /// An attempt asks these masters.
-    pub(super) fn say_attempt(&self, id: LockId, request: RequestId, asked: MasterSet) {
-        if self.observer.is_traced
-            && let Some(Claim { resource, token, .. }) = self.claim(id)
-        {
-            let (request, masters) = (number(request), asked.len());
-            log(|| trace!(%resource, request, %token, masters, "attempt"));
-        }
-    }
-
-    /// Something is sent for a lock, or comes to its end.
-    pub(super) fn say(&self, id: LockId, what: &'static str) {
-        if self.observer.is_traced
-            && let Some(Claim { resource, token, .. }) = self.claim(id)
-        {
-            log(|| trace!(%resource, %token, "{what}"));
-        }
-    }
-
-    /// The attempt has led to something.
-    pub(super) fn say_step(&self, id: LockId, step: &Step) {
-        if self.observer.is_traced
-            && !matches!(step, Step::Wait | Step::Hold(_))
-            && let Some(Claim { resource, token, .. }) = self.claim(id)
-        {
-            log(|| trace!(%resource, %token, ?step, "decided"));
-        }
-    }
-
-    /// Something happens to a caller that waits.
-    pub(super) fn say_request(&self, id: RequestId, what: &'static str) {
-        if self.observer.is_traced
-            && let Some(Request { resource, .. }) = self.requests.get(id)
-        {
-            log(|| trace!(%resource, request = number(id), "{what}"));
-        }
-    }
-
-    /// Something happens to the callers that wait for a key, at this master.
-    pub(super) fn say_waiting(&self, id: WaitingId, master: usize, what: &'static str) {
-        if self.observer.is_traced
-            && let Some(head) = self.keys.head(id)
-            && let Some(Request { resource, .. }) = self.requests.get(head)
-        {
-            let node = &self.nodes.names[master];
-            log(|| trace!(%resource, request = number(head), %node, "{what}"));
-        }
-    }
-
-    /// The answer of a master.
-    pub(super) fn say_vote(&self, vote: &Vote, now: Instant) {
-        if !self.observer.is_traced {
-            return;
-        }
-        let (to, id) = match Ticket::unpack(vote.ticket) {
-            Ticket::Attempt(id) => ("attempt", id),
-            Ticket::Ballot(id, _) => ("ballot", id),
-            Ticket::Score(id) => ("score", id),
-            Ticket::Exit(id) => ("left the queue", id),
-            Ticket::Extension(id, _) => ("extension", id),
-            Ticket::Readd(id) => ("re-add", id),
-            Ticket::Release(id) => ("release", id),
-            Ticket::Watch(waiting, _) | Ticket::Place(waiting, _) => {
-                return self.say_waiting(waiting, vote.master, "vote on a watch");
-            }
-            // Its outcome is reported with the error that it explains.
-            Ticket::Inspection(_) | Ticket::Admission(_) => return,
-        };
-        if let Some(Claim { resource, token, .. }) = self.claim(id) {
-            let (node, verdict) = (&self.nodes.names[vote.master], &vote.answer.verdict);
-            let latency = now.saturating_since(vote.sent_at);
-            log(|| trace!(%resource, %token, %node, to, %verdict, ?latency, "vote"));
         }
     }
 }

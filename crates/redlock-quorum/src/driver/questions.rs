@@ -1,19 +1,20 @@
-//! Executes the results of questions about all masters, and converts them to public types.
+//! Passes inputs to `Questions`, and executes the results.
 
-use std::collections::VecDeque;
-use std::time::Duration;
+use std::collections::{BTreeMap, VecDeque};
 
-use redlock_core::admission::{AdmissionReply, Millis, Names, Score};
-use redlock_core::{Cause, FencingToken, Instant};
+use redlock_core::admission::{AdmissionReply, Names};
+use redlock_core::{Cause, Instant};
+use redlock_protocol::client::ids::InspectionId;
 use redlock_protocol::client::masters::Masters;
 use redlock_protocol::client::questions::{
-    Context, Failure, InitOutcome, InitRow, Order, Questions, ReportRow, Server, Terms, Told,
+    Context, InitOutcome, Questions, ReportRow, Terms, Told,
 };
 
 use super::Driver;
 use super::command::{InitReply, ReportReply};
-use crate::init::{Init, InitError, InitNode, InitReport};
-use crate::report::{NodeReport, ServerReport, Standing};
+use super::inspect::Inspecting;
+use crate::init::{Init, InitReport};
+use crate::report::NodeReport;
 use crate::settings::Settings;
 use redlock_protocol::client::timers::Due;
 
@@ -23,6 +24,7 @@ pub(super) struct Askers {
     /// In the order of their calls, which is the order of the results.
     inits: VecDeque<InitReply>,
     reports: Vec<(u32, ReportReply)>,
+    pub(super) inspecting: BTreeMap<InspectionId, Inspecting>,
 }
 
 impl Askers {
@@ -30,6 +32,7 @@ impl Askers {
     pub(super) fn clear(&mut self) {
         self.inits.clear();
         self.reports.clear();
+        self.inspecting.clear();
     }
 }
 
@@ -46,7 +49,7 @@ pub(super) fn terms(settings: &Settings, names: Names) -> Terms {
 
 impl Driver {
     /// Passes an input to `Questions`, and executes its results.
-    fn with_questions<T>(
+    pub(super) fn with_questions<T>(
         &mut self,
         now: Instant,
         input: impl FnOnce(&mut Questions, &mut Masters, &mut Askers, &mut Context<'_>) -> T,
@@ -62,20 +65,19 @@ impl Driver {
                 Told::Ask(master, op, asker) => self.nodes.ask(master, *op, asker, now),
                 Told::Init(outcome) => self.answer_init(*outcome),
                 Told::Report(number, rows) => self.answer_report(number, rows),
+                Told::Inspected(id, about, answers) => self.inspected(id, *about, &answers, now),
+                Told::Closed(opened, node_timeout) => {
+                    self.line.close(&mut Some(opened), now, node_timeout);
+                }
             }
         }
         output
     }
 
     pub(super) fn init(&mut self, options: Init, reply: InitReply, now: Instant) {
-        let order = Order {
-            again: options.again,
-            floor: options.floor.map_or(0, FencingToken::get),
-            far_floor: options.far_floor,
-        };
         self.with_questions(now, |questions, masters, askers, cx| {
             askers.inits.push_back(reply);
-            questions.init(order, masters, cx);
+            questions.init(options.order(), masters, cx);
         });
     }
 
@@ -140,50 +142,9 @@ impl Driver {
     }
 
     fn answer_init(&mut self, outcome: InitOutcome) {
-        let Some(reply) = self.askers.inits.pop_front() else { return };
-        let InitOutcome { failure, rows, floor, set } = outcome;
-        let node = |(master, row)| self.init_node(master, row);
-        let nodes: Vec<InitNode> = rows.into_iter().enumerate().map(node).collect();
-        let floor = floor.and_then(FencingToken::new);
-        let result = match failure {
-            None => Ok(InitReport { nodes, floor, set }),
-            Some(failure) => Err(self.init_error(failure, nodes)),
-        };
-        // A caller that has stopped waiting does not need to know.
-        let _ = reply.send(result);
-    }
-
-    fn init_node(&self, master: usize, row: InitRow) -> InitNode {
-        InitNode {
-            node: self.nodes.names[master].clone(),
-            was: standing(row.was.as_ref()),
-            now: standing(row.now.as_ref()),
-            cause: row.now,
-            run_id: row.run_id,
-            uptime: row.uptime,
-            max_ttl: row.max_ttl.map(Duration::from_millis),
-            former_max_ttl: row.former_max_ttl.map(Duration::from_millis),
-            set: row.set,
-            former_set: row.former_set,
-        }
-    }
-
-    fn init_error(&self, failure: Failure, nodes: Vec<InitNode>) -> InitError {
-        match failure {
-            Failure::NoQuorum => InitError::NoQuorum { nodes },
-            Failure::Unread(masters) => {
-                let name = |master: usize| self.nodes.names[master].clone();
-                InitError::Unread { unread: masters.into_iter().map(name).collect(), nodes }
-            }
-            Failure::Refused => InitError::Refused { nodes },
-            Failure::OtherSet(lists) => InitError::OtherSet { lists: *lists, nodes },
-            Failure::MaxTtl(max_ttl) => {
-                InitError::MaxTtl { wanted: Duration::from_millis(max_ttl), nodes }
-            }
-            Failure::Moved => InitError::Moved { nodes },
-            Failure::TooLarge => InitError::TooLarge,
-            Failure::FarFloor(limit) => InitError::FarFloor { limit: token(limit) },
-            Failure::FloorTooFar(limit) => InitError::FloorTooFar { limit: token(limit) },
+        if let Some(reply) = self.askers.inits.pop_front() {
+            // A caller that has stopped waiting does not need to know.
+            let _ = reply.send(InitReport::of(outcome, &self.nodes.names));
         }
     }
 
@@ -192,48 +153,7 @@ impl Driver {
         let place = reports.iter().position(|(other, _)| *other == number);
         let Some(place) = place else { return };
         let (_, reply) = reports.swap_remove(place);
-        let node = |(master, row): (usize, ReportRow)| NodeReport {
-            node: self.nodes.names[master].clone(),
-            standing: standing(row.why_not.as_ref()),
-            cause: row.why_not.or(row.why_no_locks),
-            server: row.server.map(server),
-        };
-        // A caller that has stopped waiting does not need to know.
-        let _ = reply.send(rows.into_iter().enumerate().map(node).collect());
-    }
-}
-
-/// Returns the standing of a master that does not vote for this cause, if any.
-fn standing(why_not: Option<&Cause>) -> Standing {
-    why_not.map_or(Standing::Admitted, Standing::of)
-}
-
-fn token(limit: Score) -> FencingToken {
-    FencingToken::new(limit).unwrap_or(FencingToken::MAX)
-}
-
-fn server(server: Server) -> ServerReport {
-    let Server { facts, members, clock_offset_ms } = server;
-    let record = facts.record.as_deref().cloned().unwrap_or_default();
-    let time = facts.time_us.map_or(0, |micros| micros / 1_000);
-    let quarantine = facts.identity.and_then(|identity| record.quarantine_of(identity));
-    let left = |until: Millis| Duration::from_millis(until.saturating_sub(time));
-    let replid = facts.identity.and_then(|identity| identity.replid);
-    ServerReport {
-        role: facts.role.to_string(),
-        is_cluster: facts.is_cluster,
-        is_loading: facts.is_loading(),
-        uptime: facts.uptime,
-        replid: replid.map(|replid| replid.to_string()),
-        max_ttl: record.max_ttl.map(Duration::from_millis),
-        admitted_as: record.run.map(|run| run.to_string()),
-        set: record.set.clone(),
-        floor: record.floor,
-        ballots: members.filter(|_| record.run.is_some()),
-        quarantine_left: quarantine.map(|quarantine| left(quarantine.until)),
-        tracks: facts.tracks,
-        has_barrier: facts.has_barrier,
-        clock_offset_ms,
-        run_id: facts.run_id,
+        let nodes = rows.into_iter().zip(self.nodes.names.iter());
+        let _ = reply.send(nodes.map(|(row, name)| NodeReport::of(name.clone(), row)).collect());
     }
 }

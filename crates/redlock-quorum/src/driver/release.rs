@@ -1,10 +1,10 @@
 //! Releases, until every master has acknowledged them.
 
-pub(super) mod unacknowledged;
+mod unacknowledged;
 
 use std::time::Duration;
 
-use redlock_core::{Instant, Member, Vote};
+use redlock_core::{Instant, Vote};
 use redlock_protocol::token::lifecycle::{Answered, Asked, Event, Lifecycle, Step};
 use redlock_protocol::token::release::{Release, Released, is_denial};
 use redlock_protocol::votes::answer::Judged;
@@ -63,10 +63,8 @@ impl Driver {
     /// Releases a lock of which only the token is known, so its key may be on each master.
     pub(super) fn release_lease(&mut self, lease: LeaseRelease, now: Instant) {
         let LeaseRelease { resource, key, token, timing, reply } = lease;
-        let member = Member::of(resource.as_bytes());
         let id = self.locks.insert(Lock {
             claim: Claim::new(resource, key, token, None),
-            member,
             node_timeout: timing.node_timeout,
             machine: Lifecycle::releasing(self.masters.len(), timing, now),
             caller: Caller::Returned { reply: Some(reply), explains: None },
@@ -139,7 +137,7 @@ impl Driver {
             lock.opened = Some(now);
             self.line.open();
             self.timers.enter(now.saturating_add(lock.node_timeout), Due::Release(id));
-            self.say(id, "release");
+            self.observer.say(&self.locks, id, "release");
         }
         self.carry_out(id, step, now);
     }
@@ -183,7 +181,9 @@ impl Driver {
     ) {
         let master = vote.master;
         self.left_queue(id, vote, now);
-        self.unacknowledged[master].is_denying |= is_denial(&vote.answer);
+        if is_denial(&vote.answer) {
+            self.unacknowledged[master].denied();
+        }
         if self.releases_of_another(id) {
             self.happens(id, Event::Allowed(self.longest_expiry()), now);
         }
@@ -197,7 +197,7 @@ impl Driver {
         if has_failed {
             self.left_unacknowledged(id, master, now);
         } else {
-            self.unacknowledged[master].acknowledges = true;
+            self.unacknowledged[master].acknowledged();
         }
         if vote.answer.is_reply() {
             self.unacknowledged[master].settle(now);
@@ -222,7 +222,7 @@ impl Driver {
         self.leave_window(id, now);
         self.answer_release(id, reply);
         if is_over {
-            self.say(id, "released");
+            self.observer.say(&self.locks, id, "released");
         }
         if is_over && self.locks.remove(id).is_some() {
             self.releases -= 1;

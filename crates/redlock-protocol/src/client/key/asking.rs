@@ -193,7 +193,8 @@ impl Keys {
             return;
         }
         let step = waiting.leave(id, cx.now);
-        let has_others = last.is_some_and(|last| cx.callers.contains(last));
+        let last_of = last.and_then(|last| cx.callers.get(last));
+        let has_others = last_of.is_some_and(|last| !last.has_failed);
         if is_head && !has_others {
             *last = Some(id);
             cx.callers[id].ask = Ask::All;

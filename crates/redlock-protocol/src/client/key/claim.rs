@@ -1,7 +1,7 @@
 //! `Claim`: how one token uses its key. `Meeting`: how it uses the queue of the key.
 
 use redlock_core::{
-    Answer, Bid, Cause, Entry, Exit, Key, Leaving, Op, Resource, Token, Verdict, Vote,
+    Answer, Bid, Cause, Entry, Exit, Key, Leaving, Member, Op, Resource, Token, Verdict, Vote,
 };
 
 use crate::client::ids::UseId;
@@ -18,6 +18,8 @@ pub struct Claim {
     pub key: Key,
     /// The token.
     pub token: Token,
+    /// The member of the ballot sets that the resource uses.
+    pub member: Member,
     /// How often its lease was handed on from caller to caller.
     pub hand_overs: u8,
     /// The use of the key, while it is held.
@@ -43,7 +45,7 @@ pub struct Meeting {
     /// The master that keeps the queue.
     pub at: usize,
     /// Whether the other masters are asked for the key even if it is reserved.
-    pub takes: bool,
+    pub(super) takes: bool,
     /// The parameters of the caller there.
     pub(super) entry: Entry,
     /// The master has not answered yet.
@@ -59,8 +61,9 @@ pub struct Meeting {
 impl Claim {
     /// Creates the claim of a token that has not been sent.
     pub fn new(resource: Resource, key: Key, token: Token, meeting: Option<Box<Meeting>>) -> Self {
+        let member = Member::of(resource.as_bytes());
         let (key_use, legacy) = (UseId::default(), Legacy::default());
-        Self { resource, key, token, hand_overs: 0, key_use, meeting, legacy }
+        Self { resource, key, token, member, hand_overs: 0, key_use, meeting, legacy }
     }
 
     /// Returns how the token uses the shared queue of its key.
@@ -122,7 +125,7 @@ impl Meeting {
     }
 
     /// Returns the request to enter the queue.
-    pub fn enter(&self, claim: &Claim, px: u64, bid: Option<Bid>) -> Op {
+    pub(super) fn enter(&self, claim: &Claim, px: u64, bid: Option<Bid>) -> Op {
         let entry = Entry { ask: Some((claim.token.clone(), px)), ..self.entry.clone() };
         Op::enter(claim.key.clone(), entry, bid)
     }

@@ -8,7 +8,8 @@
 //!
 //! In reading order: `uses` (callers that request or hold a key), `waiters` (callers that wait),
 //! `asking` (from the request of a caller to its turn), `watches` (what the head asks the meeting
-//! point), `claim` (one token and its key), `entering` and `leaving` (attempts and leases at the
+//! point), `claim` (one token and its key), `requests` (what is
+//! sent for it), `entering` and `leaving` (attempts and leases at the
 //! meeting point), `meeting` (which master that is), `broken` (queues that do not work).
 
 mod asking;
@@ -17,6 +18,7 @@ mod claim;
 mod entering;
 mod leaving;
 mod meeting;
+mod requests;
 mod uses;
 mod waiters;
 mod watches;

@@ -105,6 +105,7 @@ impl Process {
             key_use: UseId::default(),
             is_attempted: false,
             is_gone: false,
+            has_failed: false,
             ask: Ask::All,
         })
     }

@@ -133,6 +133,11 @@ impl Masters {
         self.links.len()
     }
 
+    /// Returns all masters.
+    pub fn all(&self) -> MasterSet {
+        MasterSet::all(self.len())
+    }
+
     /// Returns `true` if there are no masters.
     pub fn is_empty(&self) -> bool {
         self.links.is_empty()

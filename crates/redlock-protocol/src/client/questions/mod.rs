@@ -1,9 +1,10 @@
 //! `Questions`: queries and orders of operators that concern all masters.
 //!
-//! `init` (an operator asserts that no lock of a former incarnation is valid) and `report` (the
-//! state of each master). Results are plain values.
+//! `init` (an operator asserts that no lock of a former incarnation is valid), `report` (the state
+//! of each master) and `inspections` (the state of one key or mark). Results are plain values.
 
 mod init;
+mod inspections;
 mod outcome;
 mod report;
 
@@ -13,21 +14,27 @@ mod tests;
 use std::time::Duration;
 
 use redlock_core::admission::{AdmissionOp, AdmissionReply, Names};
-use redlock_core::{Cause, Instant};
+use redlock_core::{Cause, Instant, Vote};
 
 use self::init::Inits;
 pub use self::init::is_checked;
+use self::inspections::Inspections;
+pub use self::inspections::{About, Asked};
 pub use self::outcome::{Failure, InitOutcome, InitRow, Order};
 use self::report::Reports;
 pub use self::report::{ReportRow, Server};
-use super::ids::Asker;
+use super::ids::{Asker, InspectionId, RequestId};
 use super::view::{Seen, View};
+use crate::master_set::MasterSet;
+use crate::votes::answer::{Counts, Judged};
+use crate::votes::ledger::LastAnswer;
 
 /// The questions of one client.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Questions {
     inits: Inits,
     reports: Reports,
+    inspections: Inspections,
 }
 
 /// The settings of a client that concern its questions.
@@ -54,6 +61,10 @@ pub enum Told {
     Init(Box<InitOutcome>),
     /// The report with this number is complete, with one row for each master.
     Report(u32, Vec<ReportRow>),
+    /// The masters have answered this question, or its time is over.
+    Inspected(InspectionId, Box<About>, Vec<LastAnswer>),
+    /// A question that was sent at this instant leaves the window of the line. Its node timeout.
+    Closed(Instant, Duration),
 }
 
 /// Context of an input.
@@ -62,13 +73,18 @@ pub type Context<'a> = super::context::Context<'a, Told>;
 impl Questions {
     /// Creates the state without any question.
     pub fn new(terms: Terms) -> Self {
-        Self { inits: Inits::new(terms), reports: Reports::default() }
+        Self {
+            inits: Inits::new(terms),
+            reports: Reports::default(),
+            inspections: Inspections::default(),
+        }
     }
 
     /// Forgets all questions. Callers repeat them.
     pub fn clear(&mut self) {
         self.inits.clear();
         self.reports.clear();
+        self.inspections.clear();
     }
 
     /// Begins an order of an operator, after those before it.
@@ -129,5 +145,76 @@ impl Questions {
     /// Completes a report with the answers so far, because its time is over.
     pub fn report_due(&mut self, number: u32, view: &impl View, cx: &mut Context<'_>) {
         self.reports.end(number, view, cx);
+    }
+
+    /// Begins a question to these masters. It is sent at its [`turn`](Self::turn).
+    pub fn inspect(
+        &mut self,
+        about: About,
+        asked: MasterSet,
+        node_timeout: Duration,
+        view: &impl View,
+    ) -> InspectionId {
+        self.inspections.begin(about, asked, node_timeout, view)
+    }
+
+    /// Begins the question who holds the key of a lost `attempt`, which is empty if there was none.
+    pub fn explain(
+        &mut self,
+        about: About,
+        attempt: Vec<LastAnswer>,
+        node_timeout: Duration,
+        view: &impl View,
+    ) -> InspectionId {
+        self.inspections.explain(about, attempt, node_timeout, view)
+    }
+
+    /// Adds a caller to a question of failed callers. Returns `false` if that question is over.
+    pub fn share(&mut self, id: InspectionId, caller: RequestId) -> bool {
+        self.inspections.share(id, caller)
+    }
+
+    /// Returns `true` if the question has no answer yet.
+    pub fn contains(&self, id: InspectionId) -> bool {
+        self.inspections.contains(id)
+    }
+
+    /// Returns the question to send, whose turn has come.
+    pub fn turn(&mut self, id: InspectionId, now: Instant) -> Option<Asked> {
+        self.inspections.turn(id, now)
+    }
+
+    /// Handles the answer of a master to a question. An answer that does not count does not explain
+    /// why a caller has failed. A status shows it.
+    pub fn vote(
+        &mut self,
+        id: InspectionId,
+        vote: &Vote,
+        counts: &Counts,
+        view: &impl View,
+        cx: &mut Context<'_>,
+    ) {
+        self.inspections.vote(id, vote, counts, view, cx);
+    }
+
+    /// Handles the late answer of a master to the attempt that a question explains.
+    pub fn late_vote(
+        &mut self,
+        id: InspectionId,
+        master: usize,
+        judged: Judged<'_>,
+        latency: Duration,
+    ) {
+        self.inspections.late_vote(id, master, judged, latency);
+    }
+
+    /// Ends a question whose node timeout has passed.
+    pub fn inspection_due(&mut self, id: InspectionId, cx: &mut Context<'_>) {
+        self.inspections.due(id, cx);
+    }
+
+    /// Ends all questions of failed callers, because they are answered otherwise.
+    pub fn dismiss_failures(&mut self, cx: &mut Context<'_>) {
+        self.inspections.dismiss_failures(cx);
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use redlock_core::{Answer, Ballot, Bid, Cause, Instant, Member, Op, Token, Verdict, Vote};
+use redlock_core::{Answer, Ballot, Cause, Instant, Token, Verdict, Vote};
 use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::token::attempt::{Attempt, FIRST, Origin};
 use redlock_protocol::token::lifecycle::{Answered, Asked, Event, Lifecycle, Stage};
@@ -44,9 +44,9 @@ impl Driver {
             time = time.min(answer_time(self.fan_out));
         }
         let is_fenced = self.settings.fencing;
-        let member = Member::of(resource.as_bytes());
+        let claim = Claim::new(resource, key, token, meeting);
         let ballot = match first {
-            None if is_fenced => match self.choose(member, Duration::ZERO, now) {
+            None if is_fenced => match self.choose(claim.member, Duration::ZERO, now) {
                 Some(ballot) => Some(ballot),
                 None => return self.refuse_exhausted(id, now),
             },
@@ -58,8 +58,7 @@ impl Driver {
         let asked = attempt.asked();
         let due = now.saturating_add(time);
         let lock = self.locks.insert(Lock {
-            claim: Claim::new(resource, key, token, meeting),
-            member,
+            claim,
             node_timeout,
             machine: Lifecycle::new(attempt),
             caller: Caller::Asks { request: id, alarm: None },
@@ -67,7 +66,7 @@ impl Driver {
             due,
         });
         self.observer.counters.attempts.add(1);
-        self.say_attempt(lock, id, asked);
+        self.observer.say_attempt(&self.locks, lock, id, asked);
         self.line.open();
         self.timers.enter(due, Due::Attempt(lock, due));
         self.send_attempt(lock, asked, ballot, now);
@@ -75,7 +74,9 @@ impl Driver {
 
     /// Returns `true` if the attempt should be made, and sets the length of its lease.
     fn prepare(&mut self, id: RequestId, now: Instant) -> bool {
-        let Some(request) = self.requests.get_mut(id) else { return false };
+        let Some(request) = self.requests.get_mut(id).filter(|request| !request.has_failed) else {
+            return false;
+        };
         if request.is_gone {
             // Nothing is acquired for it.
             self.with_keys(now, |keys, cx| keys.cancelled(id, cx));
@@ -110,8 +111,9 @@ impl Driver {
     ) {
         self.observer.counters.rounds.add(1);
         let copies = self.masters.copies_only(asked);
-        let Some(lock) = self.locks.get(id) else { return };
-        let ops = lock.attempt_ops(asked, copies, ballot);
+        let Some(Lock { claim, machine, .. }) = self.locks.get(id) else { return };
+        let Some(attempt) = machine.attempt() else { return };
+        let ops = claim.attempt_ops(attempt, (asked, copies), ballot);
         for (op, masters) in ops.into_iter().flatten() {
             self.send(&op, masters, Ticket::Attempt(id), now);
         }
@@ -176,7 +178,7 @@ impl Driver {
         }
         if let Some(inspection) = explains {
             let latency = now.saturating_since(vote.sent_at);
-            self.late_attempt_vote(inspection, vote.master, judged, latency);
+            self.questions.late_vote(inspection, vote.master, judged, latency);
         }
         self.answered(id, Answered::of(Asked::First, vote, judged), now);
         if matches!(vote.answer.verdict, Verdict::BallotRefused) {
@@ -221,54 +223,7 @@ impl Driver {
     }
 }
 
-impl Lock {
-    /// Builds the requests of an attempt to the masters of `asked`. Masters of `copies` get no
-    /// ballot.
-    fn attempt_ops(
-        &self,
-        asked: MasterSet,
-        copies: MasterSet,
-        ballot: Option<Ballot>,
-    ) -> [Option<(Op, MasterSet)>; 3] {
-        let Some(attempt) = self.machine.attempt() else { return [const { None }; 3] };
-        // Takes the key even if it is reserved.
-        let takes = self.claim.meeting().is_some_and(|meeting| meeting.takes);
-        let px = attempt.timing().px;
-        let op = |bid: Option<Bid>| {
-            let (key, token) = (self.claim.key.clone(), self.claim.token.clone());
-            match (attempt.origin(), bid) {
-                (Origin::Acquired, bid) if takes => Op::take(key, token, px, bid),
-                (Origin::Acquired, Some(bid)) => Op::acquire_fenced(key, token, px, bid),
-                (Origin::Acquired, None) => Op::acquire(key, token, px),
-                (Origin::Resumed, Some(bid)) => Op::resume(key, token, px, bid),
-                (Origin::Resumed, None) => Op::extend(key, token, px),
-            }
-        };
-        let bid = ballot.map(|ballot| Bid { ballot, member: self.member });
-        let meeting = self.claim.meeting().filter(|meeting| asked.contains(meeting.at));
-        let met: MasterSet = meeting.iter().map(|meeting| meeting.at).collect();
-        let enter = meeting.map(|meeting| (meeting.enter(&self.claim, px, bid), met));
-        let copies = if bid.is_some() { copies } else { MasterSet::EMPTY };
-        let copy = (!copies.is_empty()).then(|| (op(None), copies));
-        let counted = asked.without(copies).without(met);
-        [enter, (!counted.is_empty()).then(|| (op(bid), counted)), copy]
-    }
-
-    /// The request that proposes a further ballot of an attempt. A resume extends the key each
-    /// time, so that an acceptance counts from the write that it came with.
-    pub(in crate::driver) fn ballot_op(&self, ballot: Ballot) -> Op {
-        let bid = Bid { ballot, member: self.member };
-        let (key, token) = (self.claim.key.clone(), self.claim.token.clone());
-        match self.machine.attempt() {
-            Some(attempt) if attempt.origin() == Origin::Resumed => {
-                Op::resume(key, token, attempt.timing().px, bid)
-            }
-            _ => Op::ballot(key, token, bid),
-        }
-    }
-}
-
-/// Returns the answer of a master. A master without the key that does not let the head in refuses.
+/// The answer of a master, where one that has no key and does not let in is one that refuses.
 #[inline]
 fn refusal_of(answer: &Answer) -> Cow<'_, Answer> {
     match answer.verdict {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_core::{Ballot, Balloted, Cause, Instant, Member, Op, Vote};
+use redlock_core::{Ballot, Balloted, Cause, Instant, Member, Vote};
 use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::token::lifecycle::Event;
 
@@ -39,7 +39,7 @@ impl Driver {
         // Other clients propose at the same time. From the third ballot on, a margin makes up for
         // that.
         let margin = if proposed < 2 { Duration::ZERO } else { self.fan_out * 2 };
-        let ballot = self.choose(lock.member, margin, now);
+        let ballot = self.choose(lock.claim.member, margin, now);
         let is_second = proposed > 0 && ballot.is_some();
         self.observer.counters.second_ballots.add(u64::from(is_second));
         self.happens(id, Event::Drawn(ballot), now);
@@ -54,7 +54,7 @@ impl Driver {
         now: Instant,
     ) {
         let Some(lock) = self.locks.get(id) else { return };
-        let op = lock.ballot_op(ballot);
+        let op = lock.claim.ballot_op(lock.machine.attempt(), ballot);
         self.send(&op, masters, Ticket::Ballot(id, number), now);
     }
 
@@ -65,7 +65,7 @@ impl Driver {
         if masters.is_empty() {
             return;
         }
-        let op = Op::score(lock.claim.key.clone(), lock.claim.token.clone(), lock.member);
+        let op = lock.claim.score_op();
         self.send(&op, masters, Ticket::Score(id), now);
     }
 
@@ -78,7 +78,7 @@ impl Driver {
         let (Attempt(id) | Ballot(id, _) | Score(id) | Readd(id)) = ticket else { return };
         let now = vote.read_at.unwrap_or_else(|| self.now());
         let Some(lock) = self.locks.get(id) else { return };
-        let member = lock.member;
+        let member = lock.claim.member;
         let is_attempt = lock.is_attempt();
         let first = if is_attempt { lock.due.saturating_sub(lock.node_timeout) } else { now };
         self.masters.ballots().saw(member, vote.master, score, (first, now));

@@ -121,16 +121,17 @@ impl Driver {
         if !is_gone && may_wait {
             return self.with_keys(now, |keys, cx| keys.wait_on(request, refusal, answer, cx));
         }
-        let Some(asked_by) = self.requests.remove(request) else { return };
-        self.with_keys(now, |keys, cx| keys.answered(request, &key, cx));
         if is_gone {
-            self.observer.counters.cancelled.add(1);
-        } else if loss.is_explicable {
-            // The error reports who holds the resource, so masters are queried after our own
-            // release. If no remaining master can know the holder, none is queried.
-            let inspection = self.explain(asked_by, loss.defeat, loss.answers);
-            self.set_explains(id, inspection);
-        } else {
+            return self.with_keys(now, |keys, cx| keys.cancelled(request, cx));
+        }
+        self.with_keys(now, |keys, cx| keys.answered(request, &key, cx));
+        if loss.is_explicable {
+            // The error reports who holds the resource: masters are asked for that,
+            // behind our own release. Where no master is left that may know, none is asked.
+            if let Some(inspection) = self.explain(request, loss.defeat, loss.answers) {
+                self.set_explains(id, inspection);
+            }
+        } else if let Some(asked_by) = self.requests.remove(request) {
             self.fail(asked_by, loss.defeat, &loss.answers);
         }
     }
@@ -181,7 +182,7 @@ impl Driver {
 
 #[cfg(test)]
 mod tests {
-    use redlock_core::{Answer, Member, Resource, Token};
+    use redlock_core::{Answer, Resource, Token};
 
     use super::*;
     use crate::Redlock;
@@ -199,7 +200,6 @@ mod tests {
         let slot = redlock.handle.inbox.slot();
         let mut driver = slot.enter(&mut slot.state(), None).expect("nothing works on it");
         let (now, resource) = (driver.now(), Resource::from("orders:42"));
-        let member = Member::of(resource.as_bytes());
         let timing = driver.settings.timing(None, driver.masters.max_ttl()).unwrap();
         let attempt = Attempt::new(3, Origin::Acquired, timing, HoldOptions::default(), now);
         let id = driver.locks.insert(Lock {
@@ -209,7 +209,6 @@ mod tests {
                 Token::random(None),
                 None,
             ),
-            member,
             node_timeout: timing.node_timeout,
             machine: Lifecycle::new(attempt),
             caller: Caller::Asks { request: RequestId::default(), alarm: None },

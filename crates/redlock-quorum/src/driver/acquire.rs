@@ -19,6 +19,7 @@ use crate::hold::votes;
 use crate::settings::InvalidRequest;
 use redlock_protocol::client::ids::RequestId;
 use redlock_protocol::client::line::Outgoing;
+use redlock_protocol::client::masters::FRESH_FOR;
 use redlock_protocol::client::timers::Due;
 
 /// How long requests wait for connections that broke and are being made again.
@@ -44,11 +45,14 @@ impl Driver {
         self.start = Start::Connecting(now);
         let until = now.saturating_add(self.settings.connect_timeout);
         self.timers.enter(until, Due::Start);
-        self.keep_fresh(now);
+        self.timers.enter(now.saturating_add(FRESH_FOR), Due::Fresh);
         self.masters.connect(until);
         self.nodes.connect();
         self.resume_releases(now);
-        self.resume_closing();
+        if let Some(closing) = &self.closing {
+            // The runtime before has left the handle half closed.
+            self.timers.enter(closing.until(), Due::Close);
+        }
         self.consider_start();
         self.settle();
     }

@@ -9,7 +9,7 @@ use redlock_protocol::token::lifecycle::Event;
 use super::Driver;
 use super::acquire::Start;
 use super::command::CloseReply;
-use super::lock::{Caller, Lock};
+use super::lock::Lock;
 use crate::error::{AcquireError, ForgottenKeys, Unreleased, UnreleasedKey};
 use crate::hold::Acceptance;
 use crate::lost::LostReason;
@@ -35,6 +35,16 @@ impl Closing {
     /// Returns `true` if a caller gets the outcome as soon as all steps are finished.
     fn is_ending(&self) -> bool {
         self.is_over && self.replies.iter().any(|(_, reply)| !reply.is_closed())
+    }
+
+    /// Returns when the wait of the last caller is over.
+    pub(super) fn until(&self) -> Instant {
+        self.until
+    }
+
+    /// Stops waiting if the wait of some caller is over.
+    pub(super) fn time_passed(&mut self, now: Instant) {
+        self.is_over |= self.is_due(now);
     }
 
     /// Returns `true` if the wait of some caller is over.
@@ -79,26 +89,12 @@ impl Driver {
         until
     }
 
-    pub(super) fn give_up_closing(&mut self) {
-        let now = self.now();
-        if let Some(closing) = &mut self.closing {
-            closing.is_over |= closing.is_due(now);
-        }
-    }
-
-    /// The runtime before has left the handle half closed.
-    pub(super) fn resume_closing(&mut self) {
-        if let Some(closing) = &self.closing {
-            self.timers.enter(closing.until, Due::Close);
-        }
-    }
-
     /// Returns `true` if the driver is done: it is closed, no step must be finished, and either no
     /// release is left or no caller waits for it.
     pub(super) fn is_closed(&self) -> bool {
         self.closing.as_ref().is_some_and(|closing| {
             let finishes = self.masters.finishes_steps() && self.now() < closing.steps_until;
-            !finishes && (closing.is_over || self.releases == 0)
+            !finishes && (closing.is_over || self.locks.releases() == 0)
         })
     }
 
@@ -161,7 +157,7 @@ impl Driver {
 
     fn abort_attempts(&mut self) {
         let now = self.now();
-        for id in self.lock_ids(Lock::is_attempt) {
+        for id in self.locks.ids(Lock::is_attempt) {
             self.abort_attempt(id, now);
         }
     }
@@ -169,8 +165,8 @@ impl Driver {
     /// Takes back and releases a lock that its caller has not taken. No caller relies on it yet.
     fn withdraw_offers(&mut self) {
         let now = self.now();
-        for id in self.lock_ids(Lock::is_lease) {
-            let Some((_, holder)) = self.held(id) else { continue };
+        for id in self.locks.ids(Lock::is_lease) {
+            let Some((_, holder)) = self.locks.held(id) else { continue };
             if holder.cell.change_acceptance(Acceptance::Withdrawn) != Acceptance::Accepted {
                 self.happens(id, Event::Untaken, now);
             }
@@ -181,8 +177,8 @@ impl Driver {
     /// noticed yet, and no other client must get the lock before that.
     fn lose_leases(&mut self, reason: LostReason) {
         let now = self.now();
-        for id in self.lock_ids(Lock::is_lease) {
-            self.end_lease(id, reason);
+        for id in self.locks.ids(Lock::is_lease) {
+            self.locks.end_lease(id, reason);
             self.note_loss(id, now);
         }
     }
@@ -210,7 +206,10 @@ impl Driver {
         self.requests.clear();
         self.keys.clear();
         self.early.clear();
-        self.release_callers();
+        self.locks.release_callers();
+        if let Some(closing) = &mut self.closing {
+            closing.replies.clear();
+        }
         // Unanswered requests become unknown, and no caller gets that as an answer.
         self.disconnect();
         self.masters.park();
@@ -222,24 +221,5 @@ impl Driver {
         self.observer.reset();
         self.unacknowledged.iter_mut().for_each(Unacknowledged::clear);
         self.publish_numbers();
-    }
-
-    /// Drops all replies, which makes callers retry, and wakes callers that wait for the end of a
-    /// lease, because one of them may continue the driver.
-    fn release_callers(&mut self) {
-        for lock in self.locks.values_mut() {
-            lock.opened = None;
-            match &mut lock.caller {
-                Caller::Holds(holder) => {
-                    holder.extending.clear();
-                    holder.cell.wake();
-                }
-                returned @ Caller::Returned { .. } => *returned = Caller::NOBODY,
-                Caller::Asks { .. } => {}
-            }
-        }
-        if let Some(closing) = &mut self.closing {
-            closing.replies.clear();
-        }
     }
 }

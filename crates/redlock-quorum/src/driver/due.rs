@@ -32,11 +32,21 @@ impl Driver {
                 Due::Unacknowledged(master) => self.unacknowledged_due(master, now),
                 Due::Start => self.started(),
                 Due::Master(master) => self.with_masters(now, |all, cx| all.tick(master, seen, cx)),
-                Due::Init => self.init_due(seen, now),
-                Due::Report(number) => self.report_due(number, now),
+                Due::Init => {
+                    self.with_questions(now, |all, masters, _, cx| all.tick(seen, masters, cx));
+                }
+                Due::Report(number) => {
+                    self.with_questions(now, |all, masters, _, cx| {
+                        all.report_due(number, masters, cx);
+                    });
+                }
                 Due::Fresh => self.fresh_due(now),
                 Due::Wake => {}
-                Due::Close => self.give_up_closing(),
+                Due::Close => {
+                    if let Some(closing) = &mut self.closing {
+                        closing.time_passed(now);
+                    }
+                }
                 Due::Warnings => self.observer.report_suppressed(now),
             }
             self.settle();

@@ -15,10 +15,10 @@ use redlock_protocol::votes::answer::Judged;
 
 use super::Driver;
 use super::command::ExtendReply;
-use super::lock::{Caller, Holder, Lock};
+use super::lock::{Holder, Lock};
 use crate::error::ExtendError;
 use crate::hold::Acceptance;
-use crate::lost::{Ended, LostReason};
+use crate::lost::Ended;
 use crate::settings::{InvalidRequest, check_margin};
 use redlock_protocol::client::draws::Draw;
 use redlock_protocol::client::ids::{HoldId, LockId, Ticket};
@@ -28,7 +28,7 @@ impl Driver {
     /// The keeper of a lease has something to do.
     pub(super) fn keep_due(&mut self, id: LockId, at: Instant, now: Instant) {
         let (random, limit) = (self.draws.unit(Draw::Keep(id), now), self.masters.max_ttl());
-        let Some((lease, holder)) = self.held(id) else { return };
+        let Some((lease, holder)) = self.locks.held(id) else { return };
         if holder.scheduled != Some(at) {
             return;
         }
@@ -40,9 +40,11 @@ impl Driver {
         if is_over_limit {
             self.limit(id, limit, now);
         }
-        let silent = self.held(id).map(|(lease, _)| lease.silent(now)).unwrap_or_default();
-        let Some(step) = self.decide(id, Event::Tick(random), now) else { return };
-        self.extension_silent(id, silent);
+        let silent = self.locks.held(id).map(|(lease, _)| lease.silent(now)).unwrap_or_default();
+        let Some(step) = self.locks.decide(id, Event::Tick(random), &mut self.timers, now) else {
+            return;
+        };
+        self.observer.timed_out(self.locks.get(id), silent);
         self.carry_out(id, step, now);
     }
 
@@ -64,21 +66,14 @@ impl Driver {
         }
     }
 
-    /// The caller has taken the lock.
-    pub(super) fn accepted(&mut self, hold: HoldId) {
-        if let Some(id) = self.held_by(hold) {
-            self.schedule(id);
-        }
-    }
-
     /// Releases a lock that its caller has not taken, once the caller no longer can. Otherwise an
     /// unpolled future would hold it forever.
     fn await_acceptance(&mut self, id: LockId, now: Instant) {
-        let Some((_, holder)) = self.held(id) else { return };
+        let Some((_, holder)) = self.locks.held(id) else { return };
         if now < holder.cell.acceptable_until()
             || holder.cell.change_acceptance(Acceptance::Withdrawn) == Acceptance::Accepted
         {
-            return self.schedule(id);
+            return self.locks.schedule(id, &mut self.timers);
         }
         self.happens(id, Event::Untaken, now);
     }
@@ -87,14 +82,16 @@ impl Driver {
     /// than this lease.
     fn limit(&mut self, id: LockId, limit: Duration, now: Instant) {
         if let Ok(timing) = self.settings.timing(Some(limit), limit) {
-            self.decide(id, Event::Limited(timing), now);
+            self.locks.decide(id, Event::Limited(timing), &mut self.timers, now);
         }
     }
 
     /// The holder wants more time, now and from each extension that follows.
     pub(super) fn extend(&mut self, hold: HoldId, ttl: Duration, reply: ExtendReply, now: Instant) {
         self.ask(now);
-        let Some(id) = self.held_by(hold) else { return self.refuse_former(hold, reply) };
+        let Some(id) = self.locks.held_by(hold) else {
+            return self.locks.refuse_former(hold, reply);
+        };
         let timing = match self.extended_timing(id, ttl) {
             Ok(timing) => timing,
             Err(invalid) => return drop(reply.send(Err(invalid.into()))),
@@ -102,7 +99,7 @@ impl Driver {
         if let Some(lock) = self.locks.get_mut(id) {
             lock.node_timeout = timing.node_timeout;
         }
-        let Some((_, holder)) = self.held(id) else {
+        let Some((_, holder)) = self.locks.held(id) else {
             let _ = reply.send(Err(ExtendError::Shutdown));
             return;
         };
@@ -110,9 +107,9 @@ impl Driver {
             let _ = reply.send(Err(lost.into()));
             return;
         }
-        let step = self.decide(id, Event::Extend(timing), now);
+        let step = self.locks.decide(id, Event::Extend(timing), &mut self.timers, now);
         let Some(lifecycle::Step::Hold(Step { extend: Some(extend), .. })) = step else { return };
-        if let Some((_, holder)) = self.held(id) {
+        if let Some((_, holder)) = self.locks.held(id) {
             holder.extending.push((extend.number, reply));
         }
         let due = now.saturating_add(timing.node_timeout);
@@ -123,17 +120,10 @@ impl Driver {
     /// The durations of an extension, by what the masters allow now.
     fn extended_timing(&mut self, id: LockId, ttl: Duration) -> Result<Timing, InvalidRequest> {
         let timing = self.settings.timing(Some(ttl), self.masters.max_ttl())?;
-        if let Some((_, holder)) = self.held(id) {
+        if let Some((_, holder)) = self.locks.held(id) {
             check_margin(&timing, holder.cell.stop_margin)?;
         }
         Ok(timing)
-    }
-
-    /// The holder wants a keeper that it did not have before.
-    pub(super) fn keep(&mut self, hold: HoldId, now: Instant) {
-        if let Some(id) = self.held_by(hold) {
-            self.happens(id, Event::Kept, now);
-        }
     }
 
     fn send_extension(&mut self, id: LockId, extend: Extend, now: Instant) {
@@ -158,9 +148,9 @@ impl Driver {
         judged: Judged<'_>,
         now: Instant,
     ) {
-        let before = self.held(id).and_then(|(lease, _)| lease.deadline());
+        let before = self.locks.held(id).and_then(|(lease, _)| lease.deadline());
         let event = Event::Answered(Answered::of(Asked::Extension(number), vote, judged));
-        let Some(step) = self.decide(id, event, now) else { return };
+        let Some(step) = self.locks.decide(id, event, &mut self.timers, now) else { return };
         if let Some(before) = before {
             self.note_margin(id, number, before, now);
         }
@@ -183,22 +173,19 @@ impl Driver {
 
     /// The node timeout of an extension that its holder waits for has passed.
     pub(super) fn extension_due(&mut self, id: LockId, number: u32, now: Instant) {
-        let Some((lease, _)) = self.held(id) else { return };
+        let Some((lease, _)) = self.locks.held(id) else { return };
         let silent = lease.unanswered_of(number);
-        let Some(step) = self.decide(id, Event::ExtensionTimedOut(number), now) else { return };
-        self.extension_silent(id, silent);
+        let Some(step) =
+            self.locks.decide(id, Event::ExtensionTimedOut(number), &mut self.timers, now)
+        else {
+            return;
+        };
+        self.observer.timed_out(self.locks.get(id), silent);
         self.carry_out(id, step, now);
     }
 
-    /// Masters have not answered an extension within the node timeout.
-    fn extension_silent(&self, id: LockId, silent: MasterSet) {
-        if let Some(lock) = self.locks.get(id) {
-            self.observer.timed_out(lock, silent);
-        }
-    }
-
     fn answer_extension(&mut self, id: LockId, number: u32, extended: Extended) {
-        let Some((_, holder)) = self.held(id) else { return };
+        let Some((_, holder)) = self.locks.held(id) else { return };
         let Some(at) = holder.extending.iter().position(|(one, _)| *one == number) else { return };
         let (_, reply) = holder.extending.swap_remove(at);
         let outcome = match (holder.cell.check(), extended) {
@@ -212,7 +199,7 @@ impl Driver {
 
     /// Handles news about a master that concern every attempt and lease there.
     pub(super) fn each_lock(&mut self, now: Instant, event: impl Fn() -> Event<'static>) {
-        for id in self.lock_ids(|lock| lock.is_attempt() || lock.is_lease()) {
+        for id in self.locks.ids(|lock| lock.is_attempt() || lock.is_lease()) {
             self.happens(id, event(), now);
         }
     }
@@ -220,8 +207,8 @@ impl Driver {
     /// Handles news after which leases may query masters. Leases that no caller has taken are not
     /// extended.
     pub(super) fn each_taken(&mut self, now: Instant, event: impl Fn() -> Event<'static>) {
-        for id in self.lock_ids(Lock::is_lease) {
-            let acceptance = self.held(id).map(|(_, holder)| holder.cell.acceptance());
+        for id in self.locks.ids(Lock::is_lease) {
+            let acceptance = self.locks.held(id).map(|(_, holder)| holder.cell.acceptance());
             if acceptance == Some(Acceptance::Accepted) {
                 self.happens(id, event(), now);
             }
@@ -230,82 +217,51 @@ impl Driver {
 
     /// Carries what the machine has found out to the holder, and sets the keeper's alarm.
     fn publish(&mut self, id: LockId, now: Instant) {
-        let Some((lease, holder)) = self.held(id) else { return };
+        let Some((lease, holder)) = self.locks.held(id) else { return };
         let deadline = lease.deadline();
         if !deadline.is_some_and(|deadline| holder.cell.move_deadline(deadline, now)) {
             self.lease_over(id, now);
         }
-        self.schedule(id);
+        self.locks.schedule(id, &mut self.timers);
     }
 
     /// Ends the lease, because it is over or its holder has seen its end. Nothing extends it from
     /// here on.
     fn lease_over(&mut self, id: LockId, now: Instant) {
-        let Some((lease, _)) = self.held(id) else { return };
+        let Some((lease, _)) = self.locks.held(id) else { return };
         let reason = lease.reason();
-        // The first end stays. After a release, nothing else ends the lease.
-        if let Some(Ended::Lost(_)) = self.end_lease(id, reason) {
+        // The first end stays: behind one that was released comes its release.
+        if let Some(Ended::Lost(_)) = self.locks.end_lease(id, reason) {
             self.note_loss(id, now);
             self.key_left(id, now);
         }
     }
 
-    /// Ends a lease for its holder, unless it is already over. Returns how it ended.
-    pub(super) fn end_lease(&mut self, id: LockId, reason: LostReason) -> Option<Ended> {
-        self.locks.get_mut(id)?.machine.end(reason);
-        let (_, holder) = self.held(id)?;
-        let lost = holder.cell.lost(reason);
-        holder.cell.end(Ended::Lost(lost));
-        holder.cell.ended()
-    }
-
-    /// One alarm for each lease: an earlier one replaces a later one.
-    pub(super) fn schedule(&mut self, id: LockId) {
-        let Some((lease, holder)) = self.held(id) else { return };
-        let Some(due) = holder.due(lease.due()) else { return };
-        if holder.scheduled.is_none_or(|scheduled| due < scheduled) {
-            holder.scheduled = Some(due);
-            self.timers.enter(due, Due::Keep(id, due));
-        }
-    }
-
     /// The leases that the runtime before has left are kept again.
     pub(super) fn resume_leases(&mut self, now: Instant) {
-        for id in self.lock_ids(Lock::is_lease) {
-            if let Some((_, holder)) = self.held(id) {
+        for id in self.locks.ids(Lock::is_lease) {
+            if let Some((_, holder)) = self.locks.held(id) {
                 holder.scheduled = None;
             }
             self.publish(id, now);
         }
     }
 
-    /// The holder gives the lease away: it is neither kept nor released.
-    pub(super) fn forget(&mut self, hold: HoldId, now: Instant) {
-        if let Some(id) = self.held_by(hold) {
-            self.happens(id, Event::GivenAway, now);
+    /// Passes the event to a lease, if the holder still has it.
+    pub(super) fn holder_wants(&mut self, hold: HoldId, event: Event<'_>, now: Instant) {
+        if let Some(id) = self.locks.held_by(hold) {
+            self.happens(id, event, now);
         }
     }
 
     /// A token that is not released needs nothing more.
     pub(super) fn gone(&mut self, id: LockId, now: Instant) {
         self.observer.say(&self.locks, id, "forgotten");
-        self.leave_holder(id);
+        if self.locks.leave_holder(id).is_some() {
+            self.set_holding();
+        }
         self.key_left(id, now);
         self.locks.remove(id);
-    }
-
-    /// Removes the holder of a token.
-    pub(super) fn leave_holder(&mut self, id: LockId) -> Option<Holder> {
-        let lock = self.locks.get_mut(id)?;
-        match std::mem::replace(&mut lock.caller, Caller::NOBODY) {
-            Caller::Holds(holder) => {
-                self.leases -= 1;
-                self.lost_leases -= usize::from(holder.is_lost);
-                self.set_holding();
-                Some(holder)
-            }
-            _ => None,
-        }
     }
 }
 

@@ -20,7 +20,7 @@ use crate::hold::votes;
 use crate::status::Status;
 use crate::votes::NodeVote;
 
-/// A caller that waits for the answers about a key or a mark.
+/// A caller that waits for answers about a key or a mark.
 pub(super) enum Inspecting {
     Status(StatusReply),
     Waiters(WaitersReply),
@@ -28,8 +28,8 @@ pub(super) enum Inspecting {
 }
 
 impl Driver {
-    /// Asks these masters, in turn. Where contenders meet may differ from one client to the next, so
-    /// the number of waiters is asked of all masters.
+    /// Queries these masters when it is the turn of the question. Contenders can meet at different
+    /// masters, so all of them are queried for the number of waiters.
     pub(super) fn inspect(
         &mut self,
         about: About,
@@ -43,7 +43,7 @@ impl Driver {
         self.line.push(if is_mark { Outgoing::Mark(id) } else { Outgoing::Inspection(id) });
     }
 
-    /// Asks who holds what a caller did not get, for its error. `answers` are the votes on its last
+    /// Queries who holds the lock that a caller did not get. `answers` are the votes on its last
     /// attempt, if there was one.
     pub(super) fn explain(
         &mut self,
@@ -60,8 +60,8 @@ impl Driver {
         Some(id)
     }
 
-    /// These callers, whose waits end within the time of one question, share it. Returns the last
-    /// question that they share.
+    /// Lets these callers, whose waits end within the time of one question, share the question.
+    /// Returns the last one.
     pub(super) fn explain_together(
         &mut self,
         callers: Vec<RequestId>,
@@ -85,7 +85,7 @@ impl Driver {
         self.send(&op, masters, Ticket::Inspection(id), now);
     }
 
-    /// The answer of a master to an inspection.
+    /// Handles the answer of a master to an inspection.
     pub(super) fn inspection_vote(
         &mut self,
         id: InspectionId,
@@ -104,8 +104,7 @@ impl Driver {
         });
     }
 
-    /// The masters have answered, or their time is over. A caller that has stopped waiting does not
-    /// need to know.
+    /// Answers the callers of a question. A caller that has stopped waiting does not need to know.
     pub(super) fn inspected(
         &mut self,
         id: InspectionId,

@@ -4,12 +4,13 @@ use redlock_core::{Instant, QueueTicket};
 use redlock_protocol::client::draws::{Draw, Draws};
 use redlock_protocol::client::ids::LockId;
 use redlock_protocol::client::key::{Context, Keys, News, SILENT, Terms};
-use redlock_protocol::client::table::Table;
+
 use redlock_protocol::master_set::MasterSet;
 
 use super::Driver;
 use super::command::AcquireReply;
 use super::lock::Lock;
+use super::locks::Locks;
 use crate::settings::Settings;
 
 /// The settings that concern keys.
@@ -54,7 +55,7 @@ impl Driver {
     fn keys_and_locks(
         &mut self,
         now: Instant,
-    ) -> (&mut Keys, &mut Table<LockId, Lock>, Context<'_, AcquireReply>) {
+    ) -> (&mut Keys, &mut Locks, Context<'_, AcquireReply>) {
         let cx = Context {
             now,
             fan_out: self.fan_out,

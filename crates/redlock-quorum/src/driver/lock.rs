@@ -20,7 +20,7 @@ use redlock_protocol::client::timers::{Due, Timers};
 pub(super) struct Lock {
     /// Its resource, key and token.
     pub(super) claim: Claim,
-    /// How long masters have to answer what is sent for it.
+    /// How long masters have to answer requests for it.
     pub(super) node_timeout: Duration,
     pub(super) machine: Lifecycle,
     pub(super) caller: Caller,
@@ -107,7 +107,7 @@ impl Lock {
     /// The holder sees what a step has made of its lease, by an answer of this master or for another
     /// reason.
     #[inline]
-    fn show_holder(&self, step: &Step, master: Option<usize>) {
+    pub(super) fn show_holder(&self, step: &Step, master: Option<usize>) {
         if let (Step::Hold(_), Some(lease), Caller::Holds(holder)) =
             (step, self.machine.lease(), &self.caller)
         {
@@ -117,7 +117,7 @@ impl Lock {
 
     /// Once a quorum has granted, its ballots have one node timeout: an alarm is set for its end.
     #[inline]
-    fn time_ballots(&mut self, id: LockId, timers: &mut Timers) {
+    pub(super) fn time_ballots(&mut self, id: LockId, timers: &mut Timers) {
         if let Caller::Asks { alarm, .. } = &mut self.caller
             && let Some(until) = self.machine.attempt().and_then(Attempt::ballots_until)
             && alarm.replace(until) != Some(until)
@@ -156,29 +156,16 @@ impl Driver {
     /// Handles an event of a token: its machine decides the next step, and the driver carries it
     /// out.
     pub(super) fn happens(&mut self, id: LockId, event: Event<'_>, now: Instant) {
-        if let Some(step) = self.decide(id, event, now) {
+        if let Some(step) = self.locks.decide(id, event, &mut self.timers, now) {
             self.carry_out(id, step, now);
         }
     }
 
-    /// Decides the next step, for callers that act before it is carried out. The holder immediately
-    /// sees the new state of the machine.
-    pub(super) fn decide(&mut self, id: LockId, event: Event<'_>, now: Instant) -> Option<Step> {
-        let lock = self.locks.get_mut(id)?;
-        let master = event.master();
-        let step = lock.machine.on(event, now);
-        lock.show_holder(&step, master);
-        lock.time_ballots(id, &mut self.timers);
-        Some(step)
-    }
-
     /// Handles the answer of a master for a token. Nearly every event is one of these.
     pub(super) fn answered(&mut self, id: LockId, answered: Answered<'_>, now: Instant) {
-        let Some(lock) = self.locks.get_mut(id) else { return };
-        let step = lock.machine.answered(answered, now);
-        lock.show_holder(&step, Some(answered.master));
-        lock.time_ballots(id, &mut self.timers);
-        if lock.is_answered() {
+        let step = self.locks.answered(id, answered, &mut self.timers, now);
+        let Some((step, is_answered)) = step else { return };
+        if is_answered {
             self.leave_window(id, now);
         }
         self.carry_out(id, step, now);
@@ -220,20 +207,6 @@ impl Driver {
             Step::AskAgain { masters, ballot } => self.send_attempt(id, masters, ballot, now),
             Step::Released => self.released(id, now),
             Step::Gone => self.gone(id, now),
-        }
-    }
-
-    /// The tokens of which this is so.
-    pub(super) fn lock_ids(&self, is_so: fn(&Lock) -> bool) -> Vec<LockId> {
-        self.locks.iter().filter(|(_, lock)| is_so(lock)).map(|(id, _)| id).collect()
-    }
-
-    /// The lease of a token, and its holder.
-    pub(super) fn held(&mut self, id: LockId) -> Option<(&HeldLease, &mut Holder)> {
-        let lock = self.locks.get_mut(id)?;
-        match (lock.machine.stage(), &mut lock.caller) {
-            (Stage::Lease(lease), Caller::Holds(holder)) => Some((lease, holder)),
-            _ => None,
         }
     }
 }

@@ -4,7 +4,7 @@ use redlock_core::admission::Names;
 use redlock_core::{Instant, NodeEvent, Vote};
 use redlock_protocol::client::ids::Asker;
 use redlock_protocol::client::key::Keys;
-use redlock_protocol::client::masters::{Context, FRESH_FOR, Masters, News, Terms};
+use redlock_protocol::client::masters::{Context, Masters, News, Terms};
 use redlock_protocol::token::lifecycle::Event;
 
 use super::Driver;
@@ -102,7 +102,7 @@ impl Driver {
             event => {
                 self.with_masters(now, |masters, cx| masters.event(master, event, cx));
                 self.consider_start();
-                self.consider_init(now);
+                self.with_questions(now, |all, masters, _, cx| all.consider(masters, cx));
             }
         }
     }
@@ -113,7 +113,9 @@ impl Driver {
         self.with_masters(now, |masters, cx| masters.told(asker, master, &said, cx));
         match asker {
             Asker::Init(number) => self.init_answered(number, master, said, now),
-            Asker::Report(number) => self.report_answered(number, master, said, now),
+            Asker::Report(number) => self.with_questions(now, |all, masters, _, cx| {
+                all.report_answered(number, master, said, masters, cx);
+            }),
             Asker::Step(..) | Asker::Fresh => {}
         }
         self.with_masters(now, Masters::advance);
@@ -136,11 +138,6 @@ impl Driver {
         }
     }
 
-    /// Connections are made from now on.
-    pub(super) fn keep_fresh(&mut self, now: Instant) {
-        self.timers.enter(now.saturating_add(FRESH_FOR), Due::Fresh);
-    }
-
     pub(super) fn fresh_due(&mut self, now: Instant) {
         let random = self.draws.unit(Draw::Fresh, now);
         let mut next = now;
@@ -150,7 +147,7 @@ impl Driver {
 
     /// Some lease is held from now on, or none is.
     pub(super) fn set_holding(&mut self) {
-        for master in self.masters.set_holding(self.leases > 0).iter() {
+        for master in self.masters.set_holding(self.locks.leases() > 0).iter() {
             self.nodes.set_urgent(master, self.masters.is_urgent(master));
         }
     }

@@ -16,6 +16,7 @@ pub(crate) mod hold;
 mod inspect;
 mod keys;
 mod lock;
+mod locks;
 pub(crate) mod mailbox;
 mod masters;
 mod nodes;
@@ -48,7 +49,7 @@ use self::acquire::Start;
 use self::close::Closing;
 use self::command::{AcquireReply, Command, MarkRequest};
 use self::inspect::Inspecting;
-use self::lock::Lock;
+use self::locks::Locks;
 use self::mailbox::{Mailbox, Signal, Signals};
 use self::nodes::Nodes;
 use self::observe::Observer;
@@ -57,7 +58,7 @@ use self::slot::Slot;
 use crate::counters::Counters;
 use crate::settings::Settings;
 use redlock_protocol::client::draws::Draws;
-use redlock_protocol::client::ids::{LockId, Ticket};
+use redlock_protocol::client::ids::Ticket;
 use redlock_protocol::client::key::Keys;
 use redlock_protocol::client::line::Line;
 use redlock_protocol::client::locks::unacknowledged::Unacknowledged;
@@ -65,7 +66,7 @@ use redlock_protocol::client::masters::{Masters, News};
 use redlock_protocol::client::questions::{About, Questions};
 use redlock_protocol::client::timers::Timers;
 use redlock_protocol::master_set::MasterSet;
-use redlock_protocol::token::lifecycle::{Answered, Asked};
+use redlock_protocol::token::lifecycle::{Answered, Asked, Event};
 use redlock_protocol::votes::answer::{Counts, Judged};
 
 /// The complete state of the driver. It outlives the task that works on it: if a runtime goes away,
@@ -82,7 +83,7 @@ pub(crate) struct Driver {
     nodes: Nodes,
     masters: Masters,
     requests: Callers<AcquireReply>,
-    locks: Table<LockId, Lock>,
+    locks: Locks,
     line: Line,
     keys: Keys,
     /// The links, as bits, that write what they have before the others: a master that calls the
@@ -92,11 +93,6 @@ pub(crate) struct Driver {
     fan_out: Duration,
     timers: Timers,
     unacknowledged: Vec<Unacknowledged>,
-    /// How many locks are in each of these stages.
-    leases: usize,
-    releases: usize,
-    /// How many of the leases are over, while their guards are not returned.
-    lost_leases: usize,
     observer: Observer,
     start: Start,
     questions: Questions,
@@ -149,14 +145,11 @@ impl Driver {
             nodes,
             masters,
             requests: Table::default(),
-            locks: Table::default(),
+            locks: Locks::default(),
             line: Line::default(),
             keys: Keys::new(keys),
             fan_out: FAN_OUT,
             timers: Timers::default(),
-            leases: 0,
-            releases: 0,
-            lost_leases: 0,
             start: Start::Parked,
             closing: None,
             had_several: false,
@@ -207,7 +200,7 @@ impl Driver {
 
     /// Whether a lease is valid, by the latest answers.
     fn holds(&self) -> bool {
-        self.leases > self.lost_leases
+        self.locks.valid_leases() > 0
     }
 
     /// Leaves a runtime that is going away, after doing everything that needs no waiting. Requested
@@ -251,9 +244,13 @@ impl Driver {
             Command::Acquire(request) => self.request(request, now),
             Command::Extend { hold, ttl, reply } => self.extend(hold, ttl, reply, now),
             Command::Release { hold, reply } => self.release(hold, reply, now),
-            Command::Keep { hold } => self.keep(hold, now),
-            Command::Forget { hold } => self.forget(hold, now),
-            Command::Accepted { hold } => self.accepted(hold),
+            Command::Keep { hold } => self.holder_wants(hold, Event::Kept, now),
+            Command::Forget { hold } => self.holder_wants(hold, Event::GivenAway, now),
+            Command::Accepted { hold } => {
+                if let Some(id) = self.locks.held_by(hold) {
+                    self.locks.schedule(id, &mut self.timers);
+                }
+            }
             Command::ReleaseLease(lease) => self.release_lease(*lease, now),
             Command::Status { key, node_timeout, reply } => {
                 let (about, all) = (About::Status(key.into()), self.masters.all());

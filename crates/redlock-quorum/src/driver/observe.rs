@@ -25,7 +25,7 @@ use super::Driver;
 use super::command::Request;
 use super::lock::{Caller, Lock};
 use crate::counters::Counters;
-use crate::lost::{Ended, Lost, LostReason};
+use crate::lost::{Lost, LostReason};
 use redlock_protocol::client::ids::LockId;
 use redlock_protocol::client::timers::Due;
 
@@ -201,7 +201,8 @@ impl Observer {
     }
 
     /// Masters have not answered within the node timeout.
-    pub(super) fn timed_out(&self, lock: &Lock, silent: MasterSet) {
+    pub(super) fn timed_out(&self, lock: Option<&Lock>, silent: MasterSet) {
+        let Some(lock) = lock else { return };
         for master in silent.iter() {
             self.counters.vote(master, &Verdict::Unknown(Cause::TimedOut));
             let Claim { resource, token, .. } = &lock.claim;
@@ -279,7 +280,7 @@ impl Driver {
     /// Publishes the gauges at the end of a turn.
     pub(super) fn publish_numbers(&mut self) {
         let counters = &self.observer.counters;
-        counters.held.set(self.leases - self.lost_leases);
+        counters.held.set(self.locks.valid_leases());
         counters.waiting.set(self.requests.len());
         for (master, unacknowledged) in self.unacknowledged.iter().enumerate() {
             counters.unacknowledged(master, unacknowledged.len());
@@ -291,15 +292,9 @@ impl Driver {
 
     /// A lease may be over. Its loss is counted once, and a release is none.
     pub(super) fn note_loss(&mut self, id: LockId, now: Instant) {
-        let Some(Lock { claim, caller: Caller::Holds(holder), .. }) = self.locks.get_mut(id) else {
-            return;
-        };
-        if holder.is_lost {
-            return;
-        }
-        if let Some(Ended::Lost(lost)) = holder.cell.ended() {
-            holder.is_lost = true;
-            self.lost_leases += 1;
+        if let Some(lost) = self.locks.note_loss(id)
+            && let Some(Lock { claim, .. }) = self.locks.get(id)
+        {
             self.observer.lost(&lost, &claim.token, now);
         }
     }

@@ -81,15 +81,6 @@ impl Driver {
         });
     }
 
-    /// Masters were reached, or were not.
-    pub(super) fn consider_init(&mut self, now: Instant) {
-        self.with_questions(now, |questions, masters, _, cx| questions.consider(masters, cx));
-    }
-
-    pub(super) fn init_due(&mut self, seen: Instant, now: Instant) {
-        self.with_questions(now, |questions, masters, _, cx| questions.tick(seen, masters, cx));
-    }
-
     pub(super) fn init_answered(
         &mut self,
         number: u32,
@@ -121,24 +112,6 @@ impl Driver {
         });
         let until = now.saturating_add(self.settings.order_timeout());
         self.timers.enter(until, Due::Report(number));
-    }
-
-    pub(super) fn report_answered(
-        &mut self,
-        number: u32,
-        master: usize,
-        said: Result<AdmissionReply, Cause>,
-        now: Instant,
-    ) {
-        self.with_questions(now, |questions, masters, _, cx| {
-            questions.report_answered(number, master, said, masters, cx);
-        });
-    }
-
-    pub(super) fn report_due(&mut self, number: u32, now: Instant) {
-        self.with_questions(now, |questions, masters, _, cx| {
-            questions.report_due(number, masters, cx);
-        });
     }
 
     fn answer_init(&mut self, outcome: InitOutcome) {

@@ -2,6 +2,7 @@
 
 mod unacknowledged;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use redlock_core::{Instant, Vote};
@@ -15,7 +16,7 @@ use super::lock::{Caller, Holder, Lock};
 use crate::error::ReleaseError;
 use crate::hold::{Acceptance, votes};
 use crate::lost::Ended;
-use redlock_protocol::client::ids::{HoldId, InspectionId, LockId, Ticket};
+use redlock_protocol::client::ids::{HoldId, LockId, Ticket};
 use redlock_protocol::client::key::Claim;
 use redlock_protocol::client::line::Outgoing;
 use redlock_protocol::client::timers::Due;
@@ -24,14 +25,15 @@ use redlock_protocol::master_set::MasterSet;
 impl Driver {
     /// The holder is done.
     pub(super) fn release(&mut self, hold: HoldId, reply: Option<ReleaseReply>, now: Instant) {
-        let Some((id, lock)) = self.held_by(hold).and_then(|id| Some((id, self.locks.get(id)?)))
+        let Some((id, lock)) =
+            self.locks.held_by(hold).and_then(|id| Some((id, self.locks.get(id)?)))
         else {
             // The next caller has it, or no master has anything left to do, which became true
             // before this request.
             return answer(reply, Ok(()));
         };
         if lock.is_lease() {
-            let ended = self.held(id).and_then(|(_, holder)| holder.cell.ended());
+            let ended = self.locks.held(id).and_then(|(_, holder)| holder.cell.ended());
             let was_lost = matches!(ended, Some(Ended::Lost(_)));
             if was_lost {
                 self.note_loss(id, now);
@@ -49,14 +51,13 @@ impl Driver {
     /// The caller is answered once the outcome is known.
     fn await_release(&mut self, id: LockId, reply: Option<ReleaseReply>) {
         let Some(lock) = self.locks.get_mut(id) else { return };
-        let (Some(release), Caller::Returned { reply: waiting, .. }) =
-            (lock.machine.release(), &mut lock.caller)
-        else {
-            return;
-        };
-        match release.outcome() {
-            None => *waiting = reply,
-            Some(_) => self.answer_release(id, reply),
+        let outcome = lock.machine.release().map(Release::outcome);
+        match (outcome, &mut lock.caller) {
+            (Some(None), Caller::Returned { reply: waiting, .. }) => *waiting = reply,
+            (Some(Some(_)), Caller::Returned { .. }) => {
+                lock.answer_release(&self.nodes.names, reply);
+            }
+            _ => {}
         }
     }
 
@@ -75,18 +76,6 @@ impl Driver {
         self.stand_in_line_for_release(id, now);
     }
 
-    /// Whether the TTL of a released token is unknown.
-    fn releases_of_another(&self, id: LockId) -> bool {
-        let release = self.locks.get(id).and_then(|lock| lock.machine.release());
-        release.is_some_and(Release::is_of_another)
-    }
-
-    /// Returns the longest expiry of a key that any client may have set, by the records read so
-    /// far.
-    fn longest_expiry(&self) -> Duration {
-        self.settings.expiry_max(Duration::from_millis(self.masters.admission().longest_ttl()))
-    }
-
     /// Starts the release of a token whose attempt or lease is over, or sends it once more.
     pub(super) fn begin_release(&mut self, id: LockId, now: Instant) {
         let Some(lock) = self.locks.get(id) else { return };
@@ -98,41 +87,30 @@ impl Driver {
                     let is_taken = cell.acceptance() == Acceptance::Accepted;
                     keys.lease_ends((claim, id), is_taken, |at| cell.has_copy_at(at), cx);
                 });
-                if let Some(holder) = self.leave_holder(id) {
+                if let Some(holder) = self.locks.leave_holder(id) {
+                    self.set_holding();
                     holder.end();
                 }
             }
             Caller::Asks { .. } => {
-                self.leave_holder(id);
+                self.locks.leave_holder(id);
             }
         }
         self.stand_in_line_for_release(id, now);
     }
 
     fn stand_in_line_for_release(&mut self, id: LockId, now: Instant) {
-        if self.locks.get(id).is_none_or(|lock| lock.machine.is_over()) {
-            // Every queried master has refused, or the lease is left to its former holder.
-            self.locks.remove(id);
-            return;
-        }
-        self.releases += 1;
-        self.line.push(Outgoing::Release(id));
-        // Callers that wait for the key here send their requests after the release.
-        self.key_left(id, now);
-    }
-
-    /// Late answers to the attempt go to this inspection.
-    pub(super) fn set_explains(&mut self, id: LockId, inspection: InspectionId) {
-        if let Some(Lock { caller: Caller::Returned { explains, .. }, .. }) = self.locks.get_mut(id)
-        {
-            *explains = Some(inspection);
+        if self.locks.begin_release(id) {
+            self.line.push(Outgoing::Release(id));
+            // Callers that wait for the key here ask behind the release.
+            self.key_left(id, now);
         }
     }
 
     /// Sends a release whose turn has come to every master that may have the key, after earlier
     /// requests on the same connection.
     pub(super) fn send_release(&mut self, id: LockId, now: Instant) {
-        let Some(step) = self.decide(id, Event::Turn, now) else { return };
+        let Some(step) = self.locks.decide(id, Event::Turn, &mut self.timers, now) else { return };
         if let (Step::SendRelease(_), Some(lock)) = (&step, self.locks.get_mut(id)) {
             lock.opened = Some(now);
             self.line.open();
@@ -184,8 +162,10 @@ impl Driver {
         if is_denial(&vote.answer) {
             self.unacknowledged[master].denied();
         }
-        if self.releases_of_another(id) {
-            self.happens(id, Event::Allowed(self.longest_expiry()), now);
+        if self.locks.get(id).is_some_and(Lock::releases_of_another) {
+            // The longest expiry of a key that any client may have set, by the records read so far.
+            let longest = Duration::from_millis(self.masters.admission().longest_ttl());
+            self.happens(id, Event::Allowed(self.settings.expiry_max(longest)), now);
         }
         let Some(lock) = self.locks.get_mut(id) else { return };
         let step = lock.machine.answered(Answered::of(Asked::Release, vote, judged), now);
@@ -209,7 +189,7 @@ impl Driver {
     pub(super) fn release_due(&mut self, id: LockId, now: Instant) {
         let Some(lock) = self.locks.get(id) else { return };
         let Some(release) = lock.machine.release() else { return };
-        self.observer.timed_out(lock, release.pending());
+        self.observer.timed_out(Some(lock), release.pending());
         self.happens(id, Event::ReleaseTimedOut, now);
     }
 
@@ -219,40 +199,18 @@ impl Driver {
         let is_over = lock.machine.is_over();
         let Caller::Returned { reply, .. } = &mut lock.caller else { return };
         let reply = reply.take();
+        lock.answer_release(&self.nodes.names, reply);
         self.leave_window(id, now);
-        self.answer_release(id, reply);
         if is_over {
             self.observer.say(&self.locks, id, "released");
+            self.locks.end_release(id);
         }
-        if is_over && self.locks.remove(id).is_some() {
-            self.releases -= 1;
-        }
-    }
-
-    fn answer_release(&self, id: LockId, reply: Option<ReleaseReply>) {
-        let Some(reply) = reply else { return };
-        let Some(lock) = self.locks.get(id) else { return };
-        let (Claim { resource, .. }, Some(release)) = (&lock.claim, lock.machine.release()) else {
-            return;
-        };
-        let (resource, votes) =
-            (|| resource.clone(), || votes(&self.nodes.names, release.answers()));
-        let outcome = match release.outcome() {
-            Some(Released::Done) => Ok(()),
-            Some(Released::NotOurs) => {
-                Err(ReleaseError::NotOurs { resource: resource(), votes: votes() })
-            }
-            Some(Released::Unconfirmed) | None => {
-                Err(ReleaseError::Unconfirmed { resource: resource(), votes: votes() })
-            }
-        };
-        answer(Some(reply), outcome);
     }
 
     /// The process of `master` has ended, and with it all that was on its way there.
     pub(super) fn process_ended(&mut self, master: usize, now: Instant) {
         self.unacknowledged[master].settle(now);
-        if self.releases == 0 && self.leases == 0 {
+        if self.locks.releases() == 0 && self.locks.leases() == 0 {
             return;
         }
         for lock in self.locks.values_mut() {
@@ -262,9 +220,8 @@ impl Driver {
 
     /// Continues the releases that the previous runtime left.
     pub(super) fn resume_releases(&mut self, now: Instant) {
-        let ids: Vec<LockId> = self.locks.ids().collect();
-        for id in ids {
-            let lock = &self.locks[id];
+        for id in self.locks.ids(|_| true) {
+            let Some(lock) = self.locks.get(id) else { continue };
             let Some(release) = lock.machine.release() else { continue };
             let failed: Vec<usize> =
                 (0..self.masters.len()).filter(|master| release.has_failed(*master)).collect();
@@ -277,6 +234,30 @@ impl Driver {
                 self.left_unacknowledged(id, master, now);
             }
         }
+    }
+}
+
+impl Lock {
+    /// Returns `true` if the TTL of a released token is unknown.
+    fn releases_of_another(&self) -> bool {
+        self.machine.release().is_some_and(Release::is_of_another)
+    }
+
+    /// Answers the caller of a release with its outcome.
+    fn answer_release(&self, names: &[Arc<str>], reply: Option<ReleaseReply>) {
+        let (Some(reply), Some(release)) = (reply, self.machine.release()) else { return };
+        let (resource, votes) =
+            (|| self.claim.resource.clone(), || votes(names, release.answers()));
+        let outcome = match release.outcome() {
+            Some(Released::Done) => Ok(()),
+            Some(Released::NotOurs) => {
+                Err(ReleaseError::NotOurs { resource: resource(), votes: votes() })
+            }
+            Some(Released::Unconfirmed) | None => {
+                Err(ReleaseError::Unconfirmed { resource: resource(), votes: votes() })
+            }
+        };
+        answer(Some(reply), outcome);
     }
 }
 

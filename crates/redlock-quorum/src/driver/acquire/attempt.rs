@@ -128,8 +128,11 @@ impl Driver {
         for (master, why) in &whys {
             self.masters.answered(*master, &Verdict::Unknown(why.clone()));
         }
-        let Some(step) = self.decide(id, Event::OnlyCopies(whys), now) else { return };
-        if self.locks[id].is_answered() {
+        let Some(step) = self.locks.decide(id, Event::OnlyCopies(whys), &mut self.timers, now)
+        else {
+            return;
+        };
+        if self.locks.get(id).is_some_and(Lock::is_answered) {
             self.leave_window(id, now);
         }
         self.carry_out(id, step, now);
@@ -199,7 +202,7 @@ impl Driver {
         if !matches!(lock.machine.stage(), Stage::Attempt(_) | Stage::Lease(_)) {
             return;
         }
-        self.observer.timed_out(lock, lock.machine.pending());
+        self.observer.timed_out(Some(lock), lock.machine.pending());
         if lock.is_attempt() {
             self.leave_window(id, now);
         }
@@ -223,7 +226,7 @@ impl Driver {
     }
 }
 
-/// The answer of a master, where one that has no key and does not let in is one that refuses.
+/// Returns the answer of a master. A master without the key that does not let the head in refuses.
 #[inline]
 fn refusal_of(answer: &Answer) -> Cow<'_, Answer> {
     match answer.verdict {

@@ -13,7 +13,7 @@ use crate::counters::Outcome;
 use crate::driver::Driver;
 use crate::driver::command::Request;
 use crate::driver::hold::held_lock::HeldLock;
-use crate::driver::lock::{Caller, Holder};
+use crate::driver::lock::{Caller, Holder, Lock};
 use crate::hold::{Fence, HoldCell};
 use redlock_protocol::client::ids::{HoldId, LockId, RequestId};
 use redlock_protocol::client::key::suspected_until;
@@ -33,19 +33,18 @@ impl Driver {
         };
         self.key_won(id, asked_by, &request, now);
         let Some(cell) = self.cell(id, Fence::of(won.proof)) else { return };
-        let Some(lock) = self.locks.get_mut(id) else { return };
+        let Some(lock) = self.locks.get(id) else { return };
         self.observer.won(&request, lock, now);
-        lock.caller = Caller::Holds(Holder::new(cell.clone()));
         let is_resumed = lock.machine.is_resumed();
-        self.leases += 1;
+        self.locks.won(id, Holder::new(cell.clone()));
         self.set_holding();
-        self.schedule(id);
+        self.locks.schedule(id, &mut self.timers);
         if !self.deliver(id, request, cell, is_resumed) {
             self.happens(id, Event::Untaken, now);
         }
     }
 
-    /// A caller has the key.
+    /// Records that a caller has the key.
     pub(in crate::driver) fn key_won(
         &mut self,
         lock: LockId,
@@ -99,7 +98,8 @@ impl Driver {
     /// The attempt was lost: it is released, and then it is tried again, or the caller is answered.
     pub(in crate::driver) fn lost(&mut self, id: LockId, loss: Loss, now: Instant) {
         let Some(request) = self.leave_attempt(id, now) else { return };
-        let claim = &self.locks[id].claim;
+        let Some(Lock { claim, machine, .. }) = self.locks.get(id) else { return };
+        let (is_resumed, (refusal, answer)) = (machine.is_resumed(), claim.refusal(&loss));
         if let Some(silent) = loss.silent_first.filter(|_| !claim.has_queue_failed()) {
             self.masters.suspect(silent, suspected_until(silent, self.draws, now));
         }
@@ -107,8 +107,6 @@ impl Driver {
             self.measure(fan_out);
         }
         self.count_loss(&loss);
-        let (refusal, answer) = self.locks[id].claim.refusal(&loss);
-        let is_resumed = self.locks[id].machine.is_resumed();
         self.with_claim(id, now, |keys, lock, cx| keys.leave_after(&mut lock.claim, refusal, cx));
         self.begin_release(id, now);
         let Some(asked_by) = self.requests.get(request) else { return };
@@ -126,10 +124,10 @@ impl Driver {
         }
         self.with_keys(now, |keys, cx| keys.answered(request, &key, cx));
         if loss.is_explicable {
-            // The error reports who holds the resource: masters are asked for that,
-            // behind our own release. Where no master is left that may know, none is asked.
+            // The error reports who holds the resource, so masters are queried after our own
+            // release. If no remaining master can know the holder, none is queried.
             if let Some(inspection) = self.explain(request, loss.defeat, loss.answers) {
-                self.set_explains(id, inspection);
+                self.locks.set_explains(id, inspection);
             }
         } else if let Some(asked_by) = self.requests.remove(request) {
             self.fail(asked_by, loss.defeat, &loss.answers);
@@ -186,7 +184,6 @@ mod tests {
 
     use super::*;
     use crate::Redlock;
-    use crate::driver::lock::Lock;
     use redlock_protocol::client::key::Claim;
     use redlock_protocol::terms::HoldOptions;
     use redlock_protocol::token::attempt::{Attempt, Origin};
@@ -221,6 +218,6 @@ mod tests {
             let answered = Answered { to: Asked::First, master, judged, sent_at: now };
             driver.happens(id, Event::Answered(answered), now);
         }
-        assert!(driver.locks[id].machine.release().is_some());
+        assert!(driver.locks.get(id).unwrap().machine.release().is_some());
     }
 }

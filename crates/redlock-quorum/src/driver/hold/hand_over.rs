@@ -9,12 +9,11 @@ use redlock_protocol::token::lease::hand_over::HandOver;
 use redlock_protocol::token::lifecycle::{Event, Step};
 
 use crate::driver::Driver;
-use crate::driver::command::ExtendReply;
-use crate::driver::lock::{Caller, Holder, Lock};
+use crate::driver::lock::{Caller, Holder};
 use crate::error::ExtendError;
 use crate::hold::Fence;
 use crate::lost::{Ended, LostReason};
-use redlock_protocol::client::ids::{HoldId, LockId, RequestId};
+use redlock_protocol::client::ids::{LockId, RequestId};
 
 impl Driver {
     /// The holder of a lease is done. Says whether the next caller has it now.
@@ -22,7 +21,11 @@ impl Driver {
         while let Some(next) = self.next_here(id) {
             let Some(request) = self.requests.get(next) else { return false };
             let event = Event::HandOn(request.options);
-            let Some(Step::HandedOn(hand_over)) = self.decide(id, event, now) else { return false };
+            let Some(Step::HandedOn(hand_over)) =
+                self.locks.decide(id, event, &mut self.timers, now)
+            else {
+                return false;
+            };
             if self.pass_on(id, next, hand_over, now) {
                 return true;
             }
@@ -69,25 +72,8 @@ impl Driver {
         if let Some(lock) = self.locks.get(id) {
             self.observer.handed_over(&request, lock, now);
         }
-        self.schedule(id);
+        self.locks.schedule(id, &mut self.timers);
         self.deliver(id, request, cell, false)
-    }
-
-    /// Returns the lock of this holder. `None` if it was passed on since.
-    pub(in crate::driver) fn held_by(&self, hold: HoldId) -> Option<LockId> {
-        let lock = self.locks.get(hold.lock)?;
-        (lock.claim.hand_overs == hold.hand_overs).then_some(hold.lock)
-    }
-
-    /// A former holder wants more time.
-    pub(in crate::driver) fn refuse_former(&self, hold: HoldId, reply: ExtendReply) {
-        let error = match self.locks.get(hold.lock) {
-            Some(Lock { caller: Caller::Holds(holder), .. }) => {
-                ExtendError::Lost(holder.cell.lost(LostReason::Released))
-            }
-            _ => ExtendError::Shutdown,
-        };
-        let _ = reply.send(Err(error));
     }
 }
 

@@ -3,17 +3,17 @@
 use redlock_core::{Instant, Vote};
 use redlock_protocol::client::ids::{LockId, RequestId, Ticket, WaitingId};
 use redlock_protocol::client::key::Claim;
-use redlock_protocol::client::table::Table;
 use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::token::lifecycle::Step;
 use tracing::trace;
 
 use super::{Observer, log, number};
 use crate::driver::Driver;
-use crate::driver::command::Request;
-use crate::driver::lock::Lock;
+use crate::driver::command::{AcquireReply, Request};
+use crate::driver::locks::Locks;
+use redlock_protocol::client::callers::Callers;
 
-fn claim(locks: &Table<LockId, Lock>, id: LockId) -> Option<&Claim> {
+fn claim(locks: &Locks, id: LockId) -> Option<&Claim> {
     locks.get(id).map(|lock| &lock.claim)
 }
 
@@ -21,7 +21,7 @@ impl Observer {
     /// An attempt asks these masters.
     pub(in crate::driver) fn say_attempt(
         &self,
-        locks: &Table<LockId, Lock>,
+        locks: &Locks,
         id: LockId,
         request: RequestId,
         asked: MasterSet,
@@ -35,12 +35,7 @@ impl Observer {
     }
 
     /// Something is sent for a lock, or comes to its end.
-    pub(in crate::driver) fn say(
-        &self,
-        locks: &Table<LockId, Lock>,
-        id: LockId,
-        what: &'static str,
-    ) {
+    pub(in crate::driver) fn say(&self, locks: &Locks, id: LockId, what: &'static str) {
         if self.is_traced
             && let Some(Claim { resource, token, .. }) = claim(locks, id)
         {
@@ -49,7 +44,7 @@ impl Observer {
     }
 
     /// The attempt has led to something.
-    pub(in crate::driver) fn say_step(&self, locks: &Table<LockId, Lock>, id: LockId, step: &Step) {
+    pub(in crate::driver) fn say_step(&self, locks: &Locks, id: LockId, step: &Step) {
         if self.is_traced
             && !matches!(step, Step::Wait | Step::Hold(_))
             && let Some(Claim { resource, token, .. }) = claim(locks, id)
@@ -61,7 +56,7 @@ impl Observer {
     /// Something happens to a caller that waits.
     pub(in crate::driver) fn say_request(
         &self,
-        requests: &Table<RequestId, Request>,
+        requests: &Callers<AcquireReply>,
         id: RequestId,
         what: &'static str,
     ) {

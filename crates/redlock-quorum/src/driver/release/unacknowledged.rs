@@ -24,8 +24,8 @@ impl Driver {
         self.ask_again(master, false);
     }
 
-    /// Sets the alarm for the next batch, soon or not. The caller that closes the handle waits for
-    /// keys that expire meanwhile, too.
+    /// Sets the alarm for the next batch. The caller that closes the handle also waits for keys that
+    /// expire in the meantime.
     pub(in crate::driver) fn ask_again(&mut self, master: usize, is_soon: bool) {
         let (is_awaited, now) = (self.closing.is_some(), self.now());
         let unacknowledged = &mut self.unacknowledged[master];
@@ -46,10 +46,12 @@ impl Driver {
         self.ask_again(master, round.keeps_up);
     }
 
-    /// Keys that have expired by themselves need no release.
+    /// Removes releases whose keys have expired.
     fn expire_releases(&mut self, master: usize, now: Instant) {
         for id in self.unacknowledged[master].take() {
-            let Some(step) = self.decide(id, Event::Expired, now) else { continue };
+            let Some(step) = self.locks.decide(id, Event::Expired, &mut self.timers, now) else {
+                continue;
+            };
             let release = self.locks.get(id).and_then(|lock| lock.machine.release());
             if release.is_some_and(|release| release.has_failed(master)) {
                 self.unacknowledged[master].keep(id);
@@ -58,7 +60,7 @@ impl Driver {
         }
     }
 
-    /// Asks `master` for all that it has not acknowledged, as much as is sent at a time.
+    /// Repeats a batch of unacknowledged releases at `master`.
     pub(in crate::driver) fn send_batch(&mut self, master: usize, now: Instant) {
         for id in self.unacknowledged[master].batch() {
             self.happens(id, Event::Retry(master), now);

@@ -230,7 +230,7 @@ impl Driver {
     fn lease_over(&mut self, id: LockId, now: Instant) {
         let Some((lease, _)) = self.locks.held(id) else { return };
         let reason = lease.reason();
-        // The first end stays: behind one that was released comes its release.
+        // The first end stays. After a release, nothing else ends the lease.
         if let Some(Ended::Lost(_)) = self.locks.end_lease(id, reason) {
             self.note_loss(id, now);
             self.key_left(id, now);

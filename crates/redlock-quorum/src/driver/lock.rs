@@ -99,7 +99,7 @@ impl Lock {
         self.machine.lease().is_some()
     }
 
-    /// Whether its holder counts on it at this moment.
+    /// Returns `true` if its holder currently relies on it.
     pub(super) fn is_held(&self) -> bool {
         matches!(&self.caller, Caller::Holds(holder) if holder.cell.is_held())
     }

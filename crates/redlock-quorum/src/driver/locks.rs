@@ -64,7 +64,7 @@ impl Locks {
         self.leases - self.lost_leases
     }
 
-    /// Returns the number of releases that are not over.
+    /// Returns the number of unfinished releases.
     pub(super) fn releases(&self) -> usize {
         self.releases
     }
@@ -192,7 +192,7 @@ impl Locks {
         true
     }
 
-    /// Removes a release that is over.
+    /// Removes a finished release.
     pub(super) fn end_release(&mut self, id: LockId) {
         if self.table.remove(id).is_some() {
             self.releases -= 1;

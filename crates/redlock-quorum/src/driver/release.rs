@@ -102,7 +102,7 @@ impl Driver {
     fn stand_in_line_for_release(&mut self, id: LockId, now: Instant) {
         if self.locks.begin_release(id) {
             self.line.push(Outgoing::Release(id));
-            // Callers that wait for the key here ask behind the release.
+            // Callers that wait for the key here send their requests after the release.
             self.key_left(id, now);
         }
     }

@@ -20,7 +20,7 @@ pub struct Claim {
     pub token: Token,
     /// The member of the ballot sets that the resource uses.
     pub member: Member,
-    /// How often its lease was handed on from caller to caller.
+    /// How often its lease was passed from caller to caller.
     pub hand_overs: u8,
     /// The use of the key, while it is held.
     pub(super) key_use: UseId,
@@ -44,7 +44,7 @@ pub(super) struct Legacy {
 pub struct Meeting {
     /// The master that keeps the queue.
     pub at: usize,
-    /// Whether the other masters are asked for the key even if it is reserved.
+    /// Whether the requests to the other masters also take a reserved key.
     pub(super) takes: bool,
     /// The parameters of the caller there.
     pub(super) entry: Entry,

@@ -90,7 +90,7 @@ impl Keys {
     }
 
     /// Handles the end of the time for answers to an attempt. A meeting point that has not answered
-    /// is avoided for a moment. Afterwards, a place that it may have given is given up.
+    /// is avoided for a moment. Afterwards, the client gives up the place that it may have there.
     pub fn silent<R>(
         &mut self,
         (claim, lock): (&mut Claim, LockId),

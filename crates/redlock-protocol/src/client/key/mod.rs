@@ -7,10 +7,10 @@
 //! order.
 //!
 //! In reading order: `uses` (callers that request or hold a key), `waiters` (callers that wait),
-//! `asking` (from the request of a caller to its turn), `watches` (what the head asks the meeting
-//! point), `claim` (one token and its key), `requests` (what is
-//! sent for it), `entering` and `leaving` (attempts and leases at the
-//! meeting point), `meeting` (which master that is), `broken` (queues that do not work).
+//! `asking` (from the request of a caller to its turn), `watches` (the head's requests to the
+//! meeting point), `claim` (one token and its key), `requests` (the requests for it), `entering`
+//! and `leaving` (attempts and leases at the meeting point), `meeting` (which master that is),
+//! `broken` (queues that do not work).
 
 mod asking;
 mod broken;

@@ -1,5 +1,5 @@
-//! `Unacknowledged`: the releases that one master did not acknowledge. They are sent again, and some
-//! are given up.
+//! `Unacknowledged`: the releases that one master did not acknowledge, their repetition, and their
+//! end if there are too many.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,14 +10,13 @@ use crate::abandoned::{Abandoned, Left};
 use crate::client::draws::{Draw, Draws};
 use crate::client::ids::LockId;
 
-/// The largest number of releases that one master may leave unacknowledged. A master that is away
-/// for a long time collects them. The oldest are given up first, because their keys are the
-/// likeliest to have expired.
+/// The largest number of unacknowledged releases per master. An unreachable master accumulates
+/// them. The oldest are dropped first, because their keys are the likeliest to have expired.
 const UNACKNOWLEDGED_MAX: usize = 10_000;
 /// How many of them are sent to a master at a time.
 const BATCH: usize = 1_000;
-/// The average pause before a master that does not acknowledge is asked again. It doubles while the
-/// master answers only errors.
+/// The average pause before unacknowledged releases are repeated. It doubles while the master
+/// answers only errors.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 /// The pause after an acknowledged batch.
 const NEXT_BATCH: Duration = Duration::from_millis(10);
@@ -29,24 +28,24 @@ const DENIALS_MAX: u32 = 4;
 pub struct Unacknowledged {
     master: usize,
     queue: VecDeque<LockId>,
-    /// When the master is asked again.
+    /// When the next batch is sent.
     scheduled: Option<Instant>,
     /// Batches in a row to which the master answered errors.
     denials: u32,
     is_denying: bool,
-    /// It has acknowledged releases, or left some unacknowledged, since it was asked last.
+    /// Whether it has acknowledged releases, or left some unacknowledged, since the last batch.
     acknowledges: bool,
     leaves: bool,
-    /// Releases that were given up since the last report.
+    /// Releases abandoned since the last report.
     unreported: u64,
-    /// Their keys, and those of all before them.
+    /// Their keys, and all earlier abandoned keys.
     abandoned: Abandoned,
 }
 
-/// What happened since the master was asked last.
+/// The events since the last batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Round {
-    /// How many releases were given up.
+    /// The number of abandoned releases.
     pub given_up: u64,
     /// Whether the master acknowledges what it is sent.
     pub keeps_up: bool,
@@ -103,13 +102,12 @@ impl Unacknowledged {
         oldest.flatten()
     }
 
-    /// Records a release that is given up. Its key expires after `left`, or `expiry` after the
-    /// master resumes.
+    /// Abandons a release. Its key expires after `left`, or `expiry` after the master resumes.
     pub fn give_up(&mut self, left: Option<Duration>, expiry: Duration, now: Instant) {
         self.abandoned.add(left, expiry, now);
     }
 
-    /// Returns the keys that the master is not asked for any longer, while they may stay.
+    /// Returns the abandoned keys that may still exist.
     pub fn abandoned(&mut self, now: Instant) -> Option<Left> {
         self.abandoned.left(now)
     }
@@ -144,9 +142,9 @@ impl Unacknowledged {
         self.denials = 0;
     }
 
-    /// Returns when the master is asked again, if that is earlier than the alarm that is set.
-    /// `is_soon`: it keeps up, or can be reached again. `is_awaited`: a caller waits for the
-    /// releases, also for those of a master that answers errors.
+    /// Returns when the next batch is sent, if that is earlier than the present alarm. `is_soon`:
+    /// the master keeps up, or is reachable again. `is_awaited`: a caller waits for the releases,
+    /// including those of a master that answers errors.
     pub fn alarm(
         &mut self,
         is_soon: bool,
@@ -186,7 +184,7 @@ mod tests {
         (0..count).map(|_| locks.insert(())).collect()
     }
 
-    /// Returns how many milliseconds after `now` the master is asked again.
+    /// Returns how many milliseconds after `now` the next batch is sent.
     fn pause(master: &mut Unacknowledged, is_soon: bool, now: u64) -> u128 {
         let due = master.alarm(is_soon, false, Draws::new(1), at(now)).unwrap();
         due.saturating_since(at(now)).as_millis()

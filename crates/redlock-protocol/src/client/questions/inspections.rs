@@ -200,7 +200,7 @@ impl Inspections {
 }
 
 impl Question {
-    /// A quorum has answered, or the answers are not waited for any longer.
+    /// Records that a quorum has answered, or that the question no longer waits for answers.
     fn close(&mut self, cx: &mut Context<'_>) {
         if let Some(opened) = self.opened.take() {
             cx.news.push(Told::Closed(opened, self.node_timeout));

@@ -184,8 +184,8 @@ impl Questions {
         self.inspections.turn(id, now)
     }
 
-    /// Handles the answer of a master to a question. An answer that does not count does not explain
-    /// why a caller has failed. A status shows it.
+    /// Handles the answer of a master to a question. The answer of a non-voting master does not
+    /// explain why a caller has failed, but a status shows it.
     pub fn vote(
         &mut self,
         id: InspectionId,

@@ -52,7 +52,7 @@ impl Driver {
         request: &Request,
         now: Instant,
     ) {
-        // A lease that was resumed is older than its lock here.
+        // A resumed lease is older than its lock here.
         let since = request.resume.is_none().then_some(now);
         self.with_claim(lock, now, |keys, entry, cx| {
             keys.won(&mut entry.claim, lock, (id, request.key_use), since, cx);

@@ -1,4 +1,4 @@
-//! Lines for each step, if somebody wants to see them.
+//! Log lines for each step, for subscribers at the trace level.
 
 use redlock_core::{Instant, Vote};
 use redlock_protocol::client::ids::{LockId, RequestId, Ticket, WaitingId};
@@ -18,7 +18,7 @@ fn claim(locks: &Locks, id: LockId) -> Option<&Claim> {
 }
 
 impl Observer {
-    /// An attempt asks these masters.
+    /// Traces the masters that an attempt queries.
     pub(in crate::driver) fn say_attempt(
         &self,
         locks: &Locks,

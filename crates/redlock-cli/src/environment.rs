@@ -1,6 +1,7 @@
 //! `Environment`: the variables that a command gets from `redlock run`.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 
 use redlock_quorum::Guard;
@@ -20,12 +21,27 @@ pub(crate) struct Environment {
 impl Environment {
     /// Describes the lock, and the masters only if `--pass-nodes` is used. With several locks, each
     /// variable has one line per lock, in the order of the arguments.
-    pub(crate) fn new(global: &Global, args: &Run, held: &Held, guards: &[Guard]) -> Self {
+    pub(crate) fn new(
+        global: &Global,
+        args: &Run,
+        held: &Held,
+        slot: Option<u32>,
+        guards: &[Guard],
+    ) -> Self {
         let fence = |guard: &Guard| guard.fencing_token().map(|fence| fence.get());
         let tokens: Vec<&str> = guards.iter().map(|guard| guard.token().as_str()).collect();
         let fences = guards.iter().map(|guard| Some(fence(guard)?.to_string()));
         let fences = fences.collect::<Option<Vec<_>>>();
         let mut this = Self::of_locks(global, args, &tokens, fences);
+        match (slot, guards) {
+            (Some(slot), [permit]) => {
+                let name = OsStr::from_bytes(permit.resource().as_bytes());
+                this.set.push((KEY, name.to_owned()));
+                this.set.push((SLOT, slot.to_string().into()));
+            }
+            // An enclosing command may have left its own, which is of another name.
+            _ => this.removed.push(SLOT),
+        }
         let add = |held: Held, guard: &Guard| {
             held.and(guard.resource().as_bytes(), guard.token().as_str(), fence(guard))
         };
@@ -81,3 +97,4 @@ fn access() -> impl Iterator<Item = &'static str> {
 
 const KEY: &str = "REDLOCK_KEY";
 const FENCING_TOKEN: &str = "REDLOCK_FENCING_TOKEN";
+const SLOT: &str = "REDLOCK_SLOT";

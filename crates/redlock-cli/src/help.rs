@@ -170,6 +170,14 @@ Several keys:
   whose keys overlap never block each other forever, whatever their order. The variables then have
   one line per key, in the order of the arguments. The loss of one lock ends the command.
 
+Permits:
+  --permits N takes one of the locks KEY#0 to KEY#(N-1), called slots, so that at most N commands
+  run at a time. REDLOCK_KEY is the lock, for example KEY#1, and REDLOCK_SLOT is its number, 1. If
+  the first one is held, the command waits for the lock KEY#gate, whose holder gets the next free
+  slot, so commands are served in order of arrival. Use the same N on all hosts: the larger one
+  applies. Fencing tokens of different slots do not compare. Exit code 75 if all slots are held
+  until the wait runs out.
+
 With --reentrant, inside a `redlock run` that holds the lock:
   The masters are queried for its token, and nothing is written. The command gets the same
   REDLOCK_KEY, REDLOCK_TOKEN and REDLOCK_FENCING_TOKEN, and runs in the process group that the outer
@@ -186,6 +194,8 @@ Examples:
   redlock run deploy --ttl 10s --kill-after 2s -- make deploy
   redlock run report --ttl 60s --once-in 12h --wait 2h -E 0 -- report
   redlock run account:1 account:2 -- ./transfer
+  redlock run backups --permits 3 --wait 1h -- ./backup
+  redlock run scheduler --wait forever -- ./leader   # the next host leads when it exits
   redlock run counter -c 'n=$(cat n); echo $((n + 1)) > n'
 
 Exit codes: the command's, or 128 + signal; 64 usage, 69 no quorum, 75 another client holds the
@@ -252,6 +262,15 @@ The time since which a lock is held is part of its token, by the clock of the ho
 Tokens of other clients do not contain it. The fencing token is not stored on the masters.
 
 With a key, the last completed run (`run --once-in`, `--fire`) is also shown.
+
+With --watch, the present state is printed, and then a line for each change of the state or the
+holder, until Ctrl-C, which exits with 0. A terminal is redrawn in place. A state that lasts for two
+seconds is always printed, and a shorter one may be missed. It continues if masters fail, and prints
+undecided while no majority answers.
+
+With --permits, the holder of each slot of `run --permits` is shown, and how many processes wait.
+The exit code is 0 if a slot is held, 1 if all are free or reserved, and 69 if one is undecided and
+none is held.
 
 Without a key, all locks under the prefix are listed that one token holds on a majority of the
 masters: strings that expire and whose value is a token (a UUID with a label, or 16 to 128 letters

@@ -30,6 +30,7 @@ mod lists;
 mod masters;
 mod moment;
 mod output;
+mod permits;
 mod place;
 mod process;
 mod rights;

@@ -4,7 +4,9 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use anyhow::anyhow;
-use redlock_quorum::{Cause, Guard, NodeVote, RecordedSet, Standing, State, Status, Verdict};
+use redlock_quorum::{
+    Cause, Guard, NodeVote, Permitted, RecordedSet, Standing, State, Status, Verdict,
+};
 use rustix::fs::OFlags;
 use serde::Serialize;
 
@@ -100,6 +102,50 @@ pub(crate) struct Report<'a> {
     nodes: Vec<NodeReport<'a>>,
 }
 
+/// What `status --permits` prints as JSON.
+#[derive(Serialize)]
+pub(crate) struct PermitReport<'a> {
+    #[serde(flatten)]
+    key: Key,
+    permits: usize,
+    waiters: u32,
+    slots: Vec<SlotReport<'a>>,
+}
+
+#[derive(Serialize)]
+struct SlotReport<'a> {
+    slot: usize,
+    state: &'static str,
+    token: Option<&'a str>,
+    ttl_ms: Option<u64>,
+    since_ms: Option<u64>,
+}
+
+impl<'a> PermitReport<'a> {
+    pub(crate) fn new(key: Key, permitted: &'a Permitted) -> Self {
+        let slots = permitted.slots.iter().enumerate().map(SlotReport::new).collect();
+        Self { key, permits: permitted.slots.len(), waiters: permitted.waiters, slots }
+    }
+}
+
+impl<'a> SlotReport<'a> {
+    fn new((slot, status): (usize, &'a Status)) -> Self {
+        let (state, token, ttl) = in_fields(&status.state);
+        let since_ms = token.and_then(answers::since).map(moment::millis);
+        Self { slot, state, token, ttl_ms: ttl.map(millis), since_ms }
+    }
+}
+
+/// The state, the token and the remaining time.
+fn in_fields(state: &State) -> (&'static str, Option<&str>, Option<Duration>) {
+    match state {
+        State::Held { token, ttl } => ("held", Some(token.as_str()), *ttl),
+        State::Free => ("free", None, None),
+        State::Reserved => ("reserved", None, None),
+        _ => ("undecided", None, None),
+    }
+}
+
 #[derive(Serialize)]
 struct NodeReport<'a> {
     node: &'a str,
@@ -115,12 +161,7 @@ struct NodeReport<'a> {
 
 impl<'a> Report<'a> {
     pub(crate) fn new(key: Key, status: &'a Status, done: Option<&'a Done>) -> Self {
-        let (state, token, ttl) = match &status.state {
-            State::Held { token, ttl } => ("held", Some(token.as_str()), *ttl),
-            State::Free => ("free", None, None),
-            State::Reserved => ("reserved", None, None),
-            _ => ("undecided", None, None),
-        };
+        let (state, token, ttl) = in_fields(&status.state);
         let nodes = status.nodes.iter().map(NodeReport::new).collect();
         let since_ms = token.and_then(answers::since).map(moment::millis);
         let (ttl_ms, waiters) = (ttl.map(millis), status.waiters);

@@ -38,6 +38,9 @@ pub(crate) struct Session {
     pub(crate) is_quiet: bool,
     /// The command exits without notes.
     pub(crate) leaves_quietly: Cell<bool>,
+    /// How many permits the key has, if one of them is wanted, and the slot of the acquired one.
+    pub(crate) permits: Option<u32>,
+    pub(crate) slot: Cell<Option<u32>>,
     /// The tokens of the locks that this command has acquired.
     pub(crate) tokens: RefCell<Vec<String>>,
     /// The locks of the `redlock run`s around this command.
@@ -116,6 +119,8 @@ impl Session {
             is_verbose: global.verbose,
             is_quiet: global.quiet,
             leaves_quietly: Cell::new(false),
+            permits: None,
+            slot: Cell::default(),
             tokens: RefCell::default(),
             held: Held::around(),
             has_warned_of_list: Cell::new(false),

@@ -76,19 +76,31 @@ impl Session {
         max_hold: Option<Duration>,
     ) -> Result<GuardSet, AcquireError> {
         loop {
-            let mut request = self.redlock.lock_all(&self.keys).ttl(self.ttl.get());
-            request = match wait {
-                Wait::For(wait) => request.wait(wait),
-                Wait::Forever => request.wait_forever(),
+            let outcome = match self.permits {
+                Some(permits) => self.request_permit(permits, wait, max_hold).await,
+                None => self.request_locks(wait, max_hold).await,
             };
-            if let Some(max_hold) = max_hold {
-                request = request.max_hold(max_hold);
-            }
-            match request.await {
+            match outcome {
                 Err(AcquireError::Invalid(why)) if self.shrinks_to_fit(&why) => {}
                 outcome => return outcome,
             }
         }
+    }
+
+    async fn request_locks(
+        &self,
+        wait: Wait,
+        max_hold: Option<Duration>,
+    ) -> Result<GuardSet, AcquireError> {
+        let mut request = self.redlock.lock_all(&self.keys).ttl(self.ttl.get());
+        request = match wait {
+            Wait::For(wait) => request.wait(wait),
+            Wait::Forever => request.wait_forever(),
+        };
+        if let Some(max_hold) = max_hold {
+            request = request.max_hold(max_hold);
+        }
+        request.await
     }
 
     /// Returns the lock of an enclosing `redlock run`, if one has the key, and the rest of the
@@ -131,7 +143,8 @@ impl Session {
     async fn is_held_around_us(&self) -> (&Resource, Status) {
         /// Masters that have not answered, or have not been admitted, may do so later.
         const CHECK_AGAIN: Duration = Duration::from_secs(1);
-        if self.held.is_empty() {
+        // With permits, another slot may be free.
+        if self.held.is_empty() || self.permits.is_some() {
             return pending().await;
         }
         loop {
@@ -157,7 +170,12 @@ impl Session {
                 Wait::For(wait) => format!("up to {} ", spelled(wait)),
                 Wait::Forever => String::new(),
             };
-            stderr::note(&format!("waiting {limit}for {}: {}", self.names(), self.answers().await));
+            let answers = match self.permits {
+                Some(permits) => self.permits_in_words(permits).await,
+                None => self.answers().await,
+            };
+            let what = if self.permits.is_some() { "a permit of " } else { "" };
+            stderr::note(&format!("waiting {limit}for {what}{}: {answers}", self.names()));
         }
         pending().await
     }
@@ -179,6 +197,9 @@ impl Session {
                 let said = answers::said(&votes);
                 let cause = anyhow!("{key}: no quorum, and waiting will not help: {said}");
                 Failure::new(UNAVAILABLE, cause)
+            }
+            AcquireError::Held { votes, .. } if let Some(permits) = self.permits => {
+                self.no_permit(permits, &votes).await
             }
             AcquireError::Held { votes, .. } if self.held.refuses(&votes) => {
                 waits_for_itself(key, &answers::refused(&votes))

@@ -43,6 +43,7 @@ fn prometheus(stats: &Stats) -> String {
     counter(&mut text, "cancelled", stats.cancelled);
     counter(&mut text, "watches", stats.watches);
     counter(&mut text, "polls", stats.polls);
+    counter(&mut text, "observations", stats.observations);
     counter(&mut text, "pushes", stats.pushes);
     counter(&mut text, "extensions", stats.extensions);
     gauge(&mut text, "held", stats.held);

@@ -16,9 +16,12 @@
 //! # }
 //! ```
 
+mod election;
 mod lock_all;
 mod once;
 mod reentrant;
+mod semaphore;
+mod watch;
 
 use std::fmt;
 use std::future::Future;
@@ -31,9 +34,12 @@ use redlock_core::{FencingToken, ListWarning, Resource, Token};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
+pub use self::election::{Election, Leaders, Leadership};
 pub use self::lock_all::{GuardSet, LockAllRequest};
 pub use self::once::{Begun, OnceGuard, OnceRequest};
 pub use self::reentrant::{Reentrant, ReentrantGuard, ReentrantRequest};
+pub use self::semaphore::{Permit, PermitRequest, Permits, PermitsRequest, Semaphore};
+pub use self::watch::Watch;
 use crate::builder::RedlockBuilder;
 use crate::driver::slot::Slot;
 use crate::error::{AcquireError, ExtendError, ReleaseError, Unreleased};
@@ -226,16 +232,7 @@ impl LockRequest {
     /// - [`RunError::Lost`] if the lock was lost before the work ended. Its last part was not
     ///   protected, and the error contains its output.
     pub fn run<T>(self, work: impl FnOnce(Hold) -> T) -> Result<T, RunError<T>> {
-        let guard = self.acquire()?;
-        let output = work(guard.hold());
-        if let Err(lost) = guard.check() {
-            return Err(RunError::Lost { lost, output: Some(output) });
-        }
-        let handle = guard.guard.handle().clone();
-        if let Err(error) = guard.release() {
-            handle.warn_of_release(&error);
-        }
-        Ok(output)
+        self.acquire()?.run(work)
     }
 
     /// Runs work that can fail under the lock. See [`crate::LockRequest::try_run`].
@@ -343,6 +340,19 @@ impl Guard {
     pub fn release(self) -> Result<(), ReleaseError> {
         let outcome = self.worker.wait(self.guard.release());
         outcome.unwrap_or(Err(ReleaseError::Shutdown))
+    }
+
+    /// Runs the work on this thread, and releases the lock.
+    fn run<T>(self, work: impl FnOnce(Hold) -> T) -> Result<T, RunError<T>> {
+        let output = work(self.hold());
+        if let Err(lost) = self.check() {
+            return Err(RunError::Lost { lost, output: Some(output) });
+        }
+        let handle = self.guard.handle().clone();
+        if let Err(error) = self.release() {
+            handle.warn_of_release(&error);
+        }
+        Ok(output)
     }
 
     /// Gives up the guard and keeps the lock. See [`crate::Guard::into_lease`].

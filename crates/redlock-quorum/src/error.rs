@@ -78,6 +78,17 @@ const BRAND_NEW: &str = "; if these masters are new, run `redlock init`, or call
     `redlock.init()`";
 
 impl AcquireError {
+    /// Returns this error about another resource, of which the refused one is a part.
+    pub(crate) fn about(self, resource: &Resource) -> Self {
+        let resource = resource.clone();
+        match self {
+            Self::Held { votes, .. } => Self::Held { resource, votes },
+            Self::NoQuorum { votes, .. } => Self::NoQuorum { resource, votes },
+            Self::TooLate { votes, .. } => Self::TooLate { resource, votes },
+            other => other,
+        }
+    }
+
     /// Returns the shortest time until a quorum can vote, because enough quarantines are over
     /// (`NoQuorum` only). `None` if quarantines are not the reason.
     pub fn retry_after(&self) -> Option<Duration> {

@@ -31,9 +31,11 @@
 //! | several locks, all or none | [`Redlock::lock_all`] |
 //! | a lock that the same code may acquire again | [`Redlock::reentrant`] |
 //! | a periodic job on one of many hosts | [`Redlock::once`] |
+//! | at most n holders at a time | [`Redlock::semaphore`] |
+//! | one leader among several instances | [`Redlock::election`] |
 //! | to pass a lock to another process | [`Guard::into_lease`], [`Redlock::resume`] |
 //! | a store that rejects late writes of former holders | [`Guard::fencing_token`] |
-//! | to see who holds a lock | [`Redlock::status`] |
+//! | to see who holds a lock, once or at each change | [`Redlock::status`], [`Redlock::watch`] |
 //! | code that does not await | [`blocking`] |
 //! | other settings | [`Redlock::builder`], [`Redlock::from_env`] |
 //!
@@ -230,13 +232,18 @@ pub use lease::Lease;
 pub use loss::Loss;
 pub use lost::{Ended, Lost, LostReason};
 pub use marks::LastRun;
+pub use recipes::election::{Election, Leader, Leaders, Leadership};
 pub use recipes::lock_all::LockAllRequest;
 pub use recipes::once::{Once, OnceRequest};
 #[doc(hidden)]
 pub use recipes::once_guard::Decided;
 pub use recipes::once_guard::{Begun, OnceGuard};
 pub use recipes::reentrant::{Reentrant, ReentrantGuard, ReentrantRequest};
+pub use recipes::semaphore::{
+    Permit, PermitRequest, Permits, PermitsRequest, Permitted, Semaphore,
+};
 pub use recipes::set::{GuardSet, HoldSet, SetLoss};
+pub use recipes::watch::Watch;
 pub use redlock::Redlock;
 #[doc(hidden)]
 pub use redlock_core::SharedQueue;

@@ -8,6 +8,7 @@ use redlock_core::{ListWarning, Resource, SharedQueue};
 
 use crate::builder::RedlockBuilder;
 use crate::driver::command::{Command, LeaseRelease};
+use crate::driver::observing::{Observation, Observed};
 use crate::error::{AcquireError, ExtendError, ReleaseError, Unreleased};
 use crate::guard::Guard;
 use crate::handle::Handle;
@@ -141,15 +142,35 @@ impl Redlock {
         let node_timeout = self.handle.settings.node_timeout();
         self.handle.open()?;
         let command = |reply| Command::Status { key: key.clone(), node_timeout, reply };
+        let status = self.handle.inbox.ask(command);
+        let (status, waiters) = futures_util::future::join(status, self.waiters(resource)).await;
+        Ok(Status { waiters, ..status? })
+    }
+
+    /// Returns how many processes wait for `resource`, or 0 if that is not known.
+    pub(crate) async fn waiters(&self, resource: &Resource) -> u32 {
         if !self.handle.settings.queue {
-            return Ok(self.handle.inbox.ask(command).await?);
+            return 0;
         }
+        let node_timeout = self.handle.settings.node_timeout();
         let queue = SharedQueue::key_of(&self.handle.settings.prefix, resource);
         let count = |reply| Command::Waiters { queue: queue.clone(), node_timeout, reply };
-        let inbox = &self.handle.inbox;
-        let (status, waiters) =
-            futures_util::future::join(inbox.ask(command), inbox.ask(count)).await;
-        Ok(Status { waiters: waiters.unwrap_or_default(), ..status? })
+        self.handle.inbox.ask(count).await.unwrap_or_default()
+    }
+
+    /// Reads who holds `resource`, from all masters or, for a look, only from its meeting point.
+    /// The meeting point also reports the next change.
+    pub(crate) async fn observe(
+        &self,
+        resource: &Resource,
+        is_look: bool,
+    ) -> Result<Observed, AcquireError> {
+        let key = self.handle.key(resource)?;
+        let node_timeout = self.handle.settings.node_timeout();
+        self.handle.open()?;
+        let wanted = Observation { key, node_timeout, is_look };
+        let command = |reply| Command::Observe(wanted.clone(), reply);
+        Ok(self.handle.inbox.ask(command).await?)
     }
 
     /// Returns the state of each master: which process answers, whether it votes and why not, and

@@ -256,6 +256,17 @@ impl LockRequest {
         self
     }
 
+    /// Returns this request without the options that concern the holder of a lock, for a lock that
+    /// only its caller needs.
+    pub(crate) fn without_hold_options(mut self) -> Self {
+        self.options = HoldOptions { auto_extend: false, ..HoldOptions::default() };
+        self
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.handle.clock.now()
+    }
+
     /// Returns `true` if the wait of a request that has [`begun`](Self::begun) is over.
     pub(crate) fn is_over(&self) -> bool {
         let now = self.handle.clock.now();

@@ -155,6 +155,22 @@ pub enum InvalidRequest {
         /// The resource.
         resource: Resource,
     },
+    /// The number of permits is out of range.
+    #[error("a semaphore cannot have {permits} permits; it has 1 to {max}")]
+    Permits {
+        /// The number of permits.
+        permits: u32,
+        /// The largest number.
+        max: u32,
+    },
+    /// More permits were requested than the semaphore has, or none.
+    #[error("{count} permits cannot be acquired together; the semaphore has {permits}")]
+    PermitCount {
+        /// The requested number.
+        count: u32,
+        /// The number of permits.
+        permits: u32,
+    },
     /// The owner of a reentrant lock has entered it too often.
     #[error(
         "this owner has entered the lock {max} times (the limit); check that every guard is released"

@@ -59,6 +59,10 @@ pub struct Stats {
     /// Requests of waiting callers, sent because time had passed and not because of a push:
     /// watches, and attempts after an uninterrupted pause.
     pub polls: u64,
+    /// Reads of a key for a stream of changes ([`Redlock::watch`](crate::Redlock::watch) and
+    /// [`Election::observe`](crate::Election::observe)): about one per second for each stream, one
+    /// more for each push, and at most ten per second.
+    pub observations: u64,
     /// Reports of masters that a key has changed, or that all keys may have changed.
     pub pushes: u64,
     /// Extensions sent, automatic or by the holder.

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::Args;
+use redlock_quorum::Semaphore;
 
 use super::Patience;
 use crate::duration::{self, Wait};
@@ -71,8 +72,19 @@ pub(crate) struct Release {
 pub(crate) struct Status {
     /// Name of the lock; without it, all held locks under the prefix are listed
     pub(crate) key: Option<OsString>,
+    /// Print a line for each change of the state or the holder until Ctrl-C
+    #[arg(long, requires = "key", conflicts_with = "permits")]
+    pub(crate) watch: bool,
+    /// Show the permits of a semaphore, as `run --permits` takes them: 1 to 64
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "key",
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(Semaphore::PERMITS_MAX))
+    )]
+    pub(crate) permits: Option<u32>,
     /// Print an object: key, state, token, ttl_ms, waiters, since_ms, done, set, nodes; without a key: locks, done,
-    /// truncated
+    /// truncated; with --permits: key, permits, waiters, slots
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::Args;
-use redlock_quorum::{InvalidRequest, OnceRequest, Redlock, Resource};
+use redlock_quorum::{InvalidRequest, OnceRequest, Redlock, Resource, Semaphore};
 
 use super::Patience;
 use crate::duration::{self, Wait};
@@ -83,6 +83,14 @@ pub(crate) struct Run {
     /// Reuse the lock if an enclosing `redlock run` holds it; otherwise acquire it
     #[arg(long, conflicts_with = "once")]
     pub(crate) reentrant: bool,
+    /// Take one of N permits instead of the lock, so that at most N commands run at a time: 1 to 64
+    #[arg(
+        long,
+        value_name = "N",
+        conflicts_with_all = ["once", "reentrant"],
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(Semaphore::PERMITS_MAX))
+    )]
+    pub(crate) permits: Option<u32>,
     #[command(flatten)]
     pub(crate) patience: Patience,
     /// Run this text with `sh -c` instead of a COMMAND
@@ -175,6 +183,10 @@ mod tests {
             &["--fire", "7", "--keep"],
             &["--once-in", "12h", "--reentrant"],
             &["--fire", "7", "--reentrant"],
+            &["--once-in", "12h", "--permits", "3"],
+            &["--reentrant", "--permits", "3"],
+            &["--permits", "0"],
+            &["--permits", "65"],
             &["--mark-failures"],
             &["--once-in", "0"],
             &["--once-in", "3651d"],

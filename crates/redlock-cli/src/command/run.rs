@@ -43,7 +43,8 @@ pub(crate) async fn run(global: &Global, args: &Run) -> Result<u8, Failure> {
 
 async fn run_and_note(global: &Global, args: &Run) -> Result<u8, Failure> {
     check(args)?;
-    let session = Session::acquiring(global, &args.keys, args.ttl)?;
+    let mut session = Session::acquiring(global, &args.keys, args.ttl)?;
+    session.permits = args.permits;
     let mut signals = Signals::new()?;
     let found = match args.reentrant {
         true => session.entry(args.patience, args.wait, &mut signals).await,
@@ -85,6 +86,9 @@ fn check(args: &Run) -> Result<(), Failure> {
     if args.keys.len() > 1 && args.is_once() {
         let cause = anyhow!("--once-in and --fire accept a single KEY");
         return Err(Failure::usage(cause));
+    }
+    if args.keys.len() > 1 && args.permits.is_some() {
+        return Err(Failure::usage(anyhow!("--permits accepts a single KEY")));
     }
     if args.keys.len() > 1 && args.reentrant {
         let cause = anyhow!(
@@ -235,7 +239,7 @@ fn start(
         // Until now Ctrl-Z has stopped this process; from here on the command stops first.
         signals.listen_unless_ignored(Signal::TSTP).map_err(cannot)?;
     }
-    let environment = Environment::new(global, args, &session.held, guards);
+    let environment = Environment::new(global, args, &session.held, session.slot.get(), guards);
     let words = args.words();
     Child::start(&words, &environment, signals.blocked(), terminal, kill_at).map_err(cannot)
 }

@@ -8,8 +8,7 @@ use redlock_quorum::{AcquireError, State};
 
 use crate::answers;
 use crate::args::Status;
-use crate::command::list;
-use crate::command::marks;
+use crate::command::{follow, list, marks, permits};
 use crate::done::Done;
 use crate::exit::{Failure, NOT_OURS, UNAVAILABLE, USAGE};
 use crate::global::Global;
@@ -19,6 +18,10 @@ use crate::stderr;
 
 pub(crate) async fn status(global: &Global, args: &Status) -> Result<u8, Failure> {
     match &args.key {
+        Some(key) if args.watch => follow::follow(global, key, args.json).await,
+        Some(key) if let Some(count) = args.permits => {
+            permits::permits(global, key, count, args.json).await
+        }
         Some(key) => one(global, key, args.json).await,
         None => list::list(global, args.json).await,
     }

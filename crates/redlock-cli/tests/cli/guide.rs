@@ -47,7 +47,17 @@ fn blocks<'a>(section: &'a str, language: &str) -> Vec<&'a str> {
 fn host(name: &str) -> Scratch {
     let host = Scratch::new(name);
     symlink(env!("CARGO_BIN_EXE_redlock"), host.file("redlock")).unwrap();
-    let programs = ["report.sh", "report", "migrate", "deploy", "step-1", "step-2", "transfer"];
+    let programs = [
+        "report.sh",
+        "report",
+        "migrate",
+        "deploy",
+        "step-1",
+        "step-2",
+        "transfer",
+        "backup",
+        "leader",
+    ];
     for program in programs {
         let file = host.file(program);
         fs::write(&file, format!("#!/bin/sh\necho {program} ran\n")).unwrap();

@@ -5,6 +5,7 @@
 mod acl;
 mod admission;
 mod answers;
+mod changes;
 mod clocks;
 mod config;
 mod contention;
@@ -26,6 +27,7 @@ mod once;
 mod origins;
 mod packages;
 mod periodic;
+mod permits;
 mod procedures;
 mod quarantine;
 mod quiet;

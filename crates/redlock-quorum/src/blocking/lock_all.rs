@@ -54,7 +54,7 @@ impl LockAllRequest {
     pub fn acquire(self) -> Result<GuardSet, AcquireError> {
         let set = self.worker.wait(self.request.into_future());
         let set = set.unwrap_or(Err(AcquireError::Shutdown))?;
-        Ok(GuardSet { set, worker: self.worker })
+        Ok(GuardSet::new(set, self.worker))
     }
 
     /// Acquires the locks, runs the work on this thread, and releases them. Blocking work cannot be
@@ -63,14 +63,7 @@ impl LockAllRequest {
     /// # Errors
     /// The same as [`LockRequest::run`](super::LockRequest::run).
     pub fn run<T>(self, work: impl FnOnce(HoldSet) -> T) -> Result<T, RunError<T>> {
-        let GuardSet { set, worker } = self.acquire()?;
-        let output = work(set.hold());
-        if let Err(lost) = set.check() {
-            return Err(RunError::Lost { lost, output: Some(output) });
-        }
-        // If the handle was shut down in the meantime, nothing is left to release.
-        let _ = worker.wait(set.end_run(()));
-        Ok(output)
+        self.acquire()?.run(work)
     }
 
     /// Runs work that can fail under the locks. See [`crate::LockRequest::try_run`].
@@ -100,6 +93,22 @@ pub struct GuardSet {
 }
 
 impl GuardSet {
+    pub(super) fn new(set: crate::GuardSet, worker: Arc<Worker>) -> Self {
+        Self { set, worker }
+    }
+
+    /// Runs the work on this thread, and releases the locks.
+    pub(super) fn run<T>(self, work: impl FnOnce(HoldSet) -> T) -> Result<T, RunError<T>> {
+        let Self { set, worker } = self;
+        let output = work(set.hold());
+        if let Err(lost) = set.check() {
+            return Err(RunError::Lost { lost, output: Some(output) });
+        }
+        // If the handle was shut down in the meantime, nothing is left to release.
+        let _ = worker.wait(set.end_run(()));
+        Ok(output)
+    }
+
     /// Waits until the first of the locks is over. See [`super::Guard::lost`].
     pub fn lost(&self) -> Ended {
         let ended = self.worker.wait(self.set.lost());

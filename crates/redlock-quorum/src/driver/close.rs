@@ -66,6 +66,7 @@ impl Driver {
         if before.is_none() {
             self.dismiss_requests();
             self.withdraw_offers();
+            self.observers.clear();
             self.lose_leases(LostReason::Shutdown);
         }
         // Those whose time is over wait only for the steps: a later call does not prolong that.
@@ -205,6 +206,7 @@ impl Driver {
         self.observer.counters.cancelled.add(self.requests.len() as u64);
         self.requests.clear();
         self.keys.clear();
+        self.observers.clear();
         self.early.clear();
         self.locks.release_callers();
         if let Some(closing) = &mut self.closing {

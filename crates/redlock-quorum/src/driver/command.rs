@@ -9,6 +9,7 @@ use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::terms::Timing;
 
 use super::hold::held_lock::HeldLock;
+use super::observing::{Observation, ObservedReply};
 use super::reply::{Entered, Reply};
 use crate::error::{AcquireError, ExtendError, ReleaseError, Unreleased};
 use crate::init::{Init, InitError, InitReport};
@@ -50,6 +51,8 @@ pub(crate) enum Command {
     Status { key: Arc<[u8]>, node_timeout: Duration, reply: StatusReply },
     /// Query how many processes wait in this queue.
     Waiters { queue: Arc<[u8]>, node_timeout: Duration, reply: WaitersReply },
+    /// A stream reads who holds a key, and wants to know of its next change.
+    Observe(Observation, ObservedReply),
     /// A caller reads or raises the mark of a name.
     Mark(MarkRequest, MarkReply),
     /// Admit masters, because an operator asserts that no lock of a former incarnation is held.

@@ -16,6 +16,7 @@ use redlock_protocol::votes::ledger::LastAnswer;
 use super::Driver;
 use super::command::{MarkReply, MarkVotes, StatusReply, WaitersReply};
 use super::observe::LIVES_TOO_LONG;
+use super::observing::Observing;
 use crate::hold::votes;
 use crate::status::Status;
 use crate::votes::NodeVote;
@@ -25,6 +26,7 @@ pub(super) enum Inspecting {
     Status(StatusReply),
     Waiters(WaitersReply),
     Mark(MarkReply),
+    Observer(Observing),
 }
 
 impl Driver {
@@ -82,6 +84,7 @@ impl Driver {
         let Some(Asked { op, masters, until }) = self.questions.turn(id, now) else { return };
         self.line.open();
         self.timers.enter(until, Due::Inspection(id));
+        let masters = self.track(id, &op, masters, now);
         self.send(&op, masters, Ticket::Inspection(id), now);
     }
 
@@ -122,13 +125,11 @@ impl Driver {
                 }
             }
             (About::Status(_), Some(Inspecting::Status(reply))) => {
-                let mut nodes = votes(names, answers).into_vec();
-                for (master, node) in nodes.iter_mut().enumerate() {
-                    node.tracks = self.masters.tracks(master);
-                    self.annotate(master, node, now);
-                }
-                let set = self.masters.agreed_set();
-                let _ = reply.send(Status { set, ..Status::new(nodes) });
+                let _ = reply.send(self.status_of(answers, now));
+            }
+            (About::Status(_), Some(Inspecting::Observer(observing))) => {
+                let status = self.status_of(answers, now);
+                self.observed(observing, status, now);
             }
             (About::Waiters(_, most), Some(Inspecting::Waiters(reply))) => drop(reply.send(most)),
             (About::Mark(_, _, marks), Some(Inspecting::Mark(reply))) => {
@@ -136,6 +137,15 @@ impl Driver {
             }
             _ => {}
         }
+    }
+
+    fn status_of(&self, answers: &[LastAnswer], now: Instant) -> Status {
+        let mut nodes = votes(&self.nodes.names, answers).into_vec();
+        for (master, node) in nodes.iter_mut().enumerate() {
+            node.tracks = self.masters.tracks(master);
+            self.annotate(master, node, now);
+        }
+        Status { set: self.masters.agreed_set(), ..Status::new(nodes) }
     }
 
     /// Adds to the answer of a master whether it votes.

@@ -71,6 +71,7 @@ impl Driver {
                 self.ask_again(master, true);
             }
             News::LostSight(master) => {
+                self.observers.lost_sight(master);
                 self.with_keys(now, |keys, cx| keys.lost_sight(master, cx));
             }
             News::Up(master) => self.observer.up(master),
@@ -94,6 +95,7 @@ impl Driver {
         match event {
             // The only frequent event: it does not concern the state of the master.
             NodeEvent::KeyChanged(key) => {
+                self.observers.key_changed(&key);
                 self.with_keys(now, |keys, cx| keys.changed(master, &key, cx));
             }
             NodeEvent::Called(call, key) => {

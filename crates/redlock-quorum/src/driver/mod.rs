@@ -17,10 +17,12 @@ mod inspect;
 mod keys;
 mod lock;
 mod locks;
+mod looks;
 pub(crate) mod mailbox;
 mod masters;
 mod nodes;
 mod observe;
+pub(crate) mod observing;
 mod questions;
 mod release;
 pub(crate) mod reply;
@@ -53,6 +55,7 @@ use self::locks::Locks;
 use self::mailbox::{Mailbox, Signal, Signals};
 use self::nodes::Nodes;
 use self::observe::Observer;
+use self::observing::Observers;
 use self::questions::Askers;
 use self::slot::Slot;
 use crate::counters::Counters;
@@ -86,6 +89,7 @@ pub(crate) struct Driver {
     locks: Locks,
     line: Line,
     keys: Keys,
+    observers: Observers,
     /// The links, as bits, that write what they have before the others: a master that calls the
     /// next holder does so while the others are still written to.
     driven_first: u32,
@@ -148,6 +152,7 @@ impl Driver {
             locks: Locks::default(),
             line: Line::default(),
             keys: Keys::new(keys),
+            observers: Observers::default(),
             fan_out: FAN_OUT,
             timers: Timers::default(),
             start: Start::Parked,
@@ -265,6 +270,7 @@ impl Driver {
                 let about = About::Mark(key.into(), raise, Vec::new());
                 self.inspect(about, masters, node_timeout, Inspecting::Mark(reply));
             }
+            Command::Observe(wanted, reply) => self.observe(wanted, reply, now),
             Command::Withdrawn { entry } => {
                 self.with_keys(now, |keys, cx| keys.withdrawn(entry.get(), cx));
             }

@@ -69,7 +69,7 @@ impl Collection {
             [key] => Some(key.clone()),
             _ => self.ask(missing).await?,
         };
-        let Some(key) = awaited else { return self.are_held() };
+        let Some(key) = awaited else { return are_held(&self.held).map(|()| true) };
         // A caller that waits for a key holds no larger one.
         drop(self.held.split_off(&key));
         let guard = keeping(&self.held, self.request.of(&key).into_future()).await??;
@@ -94,14 +94,6 @@ impl Collection {
         if is_final || self.request.is_over() { Err(error.into()) } else { Ok(Some(key)) }
     }
 
-    /// Returns `true` if every key was granted, unless one was lost in the meantime.
-    fn are_held(&self) -> Result<bool, Setback> {
-        match self.held.values().find_map(|guard| guard.check().err()) {
-            Some(lost) => Err(lost.into()),
-            None => Ok(true),
-        }
-    }
-
     /// Starts again after a lock was lost before all were held. The locks collected so far are
     /// released.
     async fn start_over(&mut self, lost: Lost) -> Result<(), AcquireError> {
@@ -115,18 +107,23 @@ impl Collection {
 }
 
 /// How long to pause after a lock was lost before all were held.
-const PAUSE: Duration = Duration::from_millis(50);
+pub(super) const PAUSE: Duration = Duration::from_millis(50);
 
 /// Why a collection did not advance.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
-enum Setback {
+pub(super) enum Setback {
     Refused(#[from] AcquireError),
     Lost(#[from] Lost),
 }
 
+/// Returns an error if one of the locks was lost in the meantime.
+pub(super) fn are_held(held: &Held) -> Result<(), Setback> {
+    Ok(held.values().try_for_each(Guard::check)?)
+}
+
 /// Waits for `work`, and extends the held locks in the meantime.
-async fn keeping<F: Future>(held: &Held, work: F) -> Result<F::Output, Lost> {
+pub(super) async fn keeping<F: Future>(held: &Held, work: F) -> Result<F::Output, Lost> {
     if held.is_empty() {
         return Ok(work.await);
     }

@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use redlock_core::Resource;
 
 use super::collect::Collection;
-use super::set::{GuardSet, HoldSet, first_lost};
+use super::set::{GuardSet, HoldSet};
 use crate::error::AcquireError;
 use crate::guard::Guard;
 use crate::lock_options::lock_options;
@@ -100,14 +100,7 @@ impl LockAllRequest {
         W: FnOnce(HoldSet) -> F,
         F: Future,
     {
-        let set = self.await?;
-        let output = tokio::select! {
-            // The loss is polled first: after it, no more of the work runs.
-            biased;
-            lost = first_lost(set.iter()) => return Err(RunError::Lost { lost, output: None }),
-            output = work(set.hold()) => output,
-        };
-        set.end_run(output).await
+        self.await?.run(work).await
     }
 
     /// Runs work that can fail under the locks. See [`LockRequest::try_run`].

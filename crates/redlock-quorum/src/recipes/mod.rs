@@ -4,8 +4,12 @@
 //! depend on it. A bug in a recipe may cost time, but never creates two holders.
 
 mod collect;
+pub(crate) mod election;
 pub(crate) mod lock_all;
 pub(crate) mod once;
 pub(crate) mod once_guard;
 pub(crate) mod reentrant;
+pub(crate) mod semaphore;
 pub(crate) mod set;
+mod slots;
+pub(crate) mod watch;

@@ -98,6 +98,21 @@ impl GuardSet {
         async move { join_all(releases).await.into_iter().collect() }
     }
 
+    /// Runs the work while all locks are held, and releases them.
+    pub(super) async fn run<W, F>(self, work: W) -> Result<F::Output, RunError<F::Output>>
+    where
+        W: FnOnce(HoldSet) -> F,
+        F: Future,
+    {
+        let output = tokio::select! {
+            // The loss is polled first: after it, no more of the work runs.
+            biased;
+            lost = first_lost(self.iter()) => return Err(RunError::Lost { lost, output: None }),
+            output = work(self.hold()) => output,
+        };
+        self.end_run(output).await
+    }
+
     /// Ends the locks after the work that ran under them.
     pub(crate) async fn end_run<T>(self, output: T) -> Result<T, RunError<T>> {
         if let Err(lost) = self.check() {

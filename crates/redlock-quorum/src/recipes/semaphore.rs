@@ -1,0 +1,427 @@
+//! `Semaphore`: at most so many holders of one name. `slots` describes how a permit is acquired.
+
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, join_all};
+use redlock_core::Resource;
+
+use super::set::{GuardSet, HoldSet};
+use super::slots::{PERMITS_MAX, Slots, collect};
+use crate::error::{AcquireError, ReleaseError};
+use crate::guard::{Guard, Hold};
+use crate::lease::Lease;
+use crate::lock_options::lock_options;
+use crate::redlock::Redlock;
+use crate::request::LockRequest;
+use crate::run_error::RunError;
+use crate::settings::InvalidRequest;
+use crate::status::{State, Status};
+
+impl Redlock {
+    /// Returns a semaphore with this number of permits, 1 to [`Semaphore::PERMITS_MAX`]: at most
+    /// so many permits are held at a time. Sends nothing yet. The name has at most 507 bytes.
+    ///
+    /// ```no_run
+    /// # async fn back_up() {}
+    /// # async fn example(redlock: redlock_quorum::Redlock) -> anyhow::Result<()> {
+    /// let permit = redlock.semaphore("backups", 3).acquire().await?;
+    /// back_up().await; // at most three at a time, on all hosts
+    /// permit.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// A number out of range is an error of each request. Keep the semaphore, or clone it, for
+    /// callers that acquire again and again: it remembers which permit was free last.
+    pub fn semaphore(&self, name: impl Into<Resource>, permits: u32) -> Semaphore {
+        let slots = Slots::new(name.into(), permits);
+        Semaphore { redlock: self.clone(), slots: Arc::new(slots) }
+    }
+}
+
+/// A semaphore, created by [`Redlock::semaphore`]. Cheap to clone.
+///
+/// Its permits are ordinary locks: `NAME#0` to `NAME#(n - 1)`, called slots. Everything that a lock
+/// promises holds for each permit, so there are never more than n holders. Counting votes for n
+/// tokens on each master would not do: three masters that have granted {A, B}, {B, C} and {A, C}
+/// give three holders of two permits a majority.
+///
+/// A caller that finds its slot held waits for the lock `NAME#gate`, in the ordinary queue. Only
+/// the holder of the gate waits for slots, so callers that wait are served in order of arrival. A
+/// caller that arrives while a permit is free may pass them.
+///
+/// **Fencing tokens of different slots do not compare.** A store that checks them keeps the largest
+/// token of each slot.
+///
+/// If clients disagree on the number of permits, the larger number applies. To reduce it, stop all
+/// clients that use the old number, or wait until the slots beyond the new one are free.
+#[must_use = "semaphores do nothing unless a permit is acquired"]
+#[derive(Clone)]
+pub struct Semaphore {
+    redlock: Redlock,
+    slots: Arc<Slots>,
+}
+
+impl Semaphore {
+    /// How many permits a semaphore can have.
+    pub const PERMITS_MAX: u32 = PERMITS_MAX;
+
+    /// Returns the name.
+    pub fn name(&self) -> &Resource {
+        self.slots.name()
+    }
+
+    /// Returns the number of permits.
+    pub fn permits(&self) -> u32 {
+        self.slots.len()
+    }
+
+    /// Checks the name and the number of permits, as each request does.
+    ///
+    /// # Errors
+    /// Returns the error of a request.
+    #[doc(hidden)]
+    pub fn check(&self) -> Result<(), AcquireError> {
+        self.slots.check()?;
+        self.redlock.lock(self.slots.gate().clone()).check_all()
+    }
+
+    /// Requests one permit. Await the request to acquire it. It retries for the handle's wait.
+    pub fn acquire(&self) -> PermitRequest {
+        let request = self.redlock.lock(self.name().clone());
+        PermitRequest { slots: self.slots.clone(), request }
+    }
+
+    /// Requests one permit without waiting: `acquire().wait(Duration::ZERO)`.
+    pub fn try_acquire(&self) -> PermitRequest {
+        self.acquire().wait(Duration::ZERO)
+    }
+
+    /// Requests several permits, all or none. Callers that each collect several never block each
+    /// other forever, because only one of them collects at a time. A caller that holds a permit and
+    /// requests more may wait for itself.
+    pub fn acquire_many(&self, count: u32) -> PermitsRequest {
+        let PermitRequest { slots, request } = self.acquire();
+        PermitsRequest { slots, count, request }
+    }
+
+    /// Queries every master and returns who holds the permits. See [`Redlock::status`].
+    pub async fn status(&self) -> Permitted {
+        let statuses = self.slots.names().iter().map(|slot| self.redlock.status(slot.clone()));
+        let gate = self.redlock.status(self.slots.gate().clone());
+        let (slots, gate) = futures_util::future::join(join_all(statuses), gate).await;
+        // The holder of the gate waits for a slot.
+        let first = u32::from(matches!(gate.state, State::Held { .. }));
+        Permitted { waiters: gate.waiters + first, slots }
+    }
+}
+
+impl fmt::Debug for Semaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Semaphore")
+            .field("name", self.name())
+            .field("permits", &self.permits())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The holders of a semaphore's permits. See [`Semaphore::status`]. A snapshot, like [`Status`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Permitted {
+    /// The status of each slot, in order.
+    pub slots: Vec<Status>,
+    /// How many processes wait for a permit. See [`Status::waiters`].
+    pub waiters: u32,
+}
+
+/// A request for one permit, created by [`Semaphore::acquire`]. See [`LockRequest`] for the
+/// options. Its TTL also applies to the gate.
+///
+/// # Cancel safety
+/// The same as [`LockRequest`]. A future that is neither dropped nor polled blocks other waiters
+/// for at most one TTL.
+///
+/// # Errors
+/// The same as [`LockRequest`], with the name of the semaphore as the resource.
+///
+/// - `Held` if no permit was free until the wait was over.
+/// - `Invalid` with [`InvalidRequest::Permits`] if the number of permits is out of range.
+#[must_use = "requests do nothing unless awaited or run"]
+#[derive(Clone)]
+pub struct PermitRequest {
+    slots: Arc<Slots>,
+    request: LockRequest,
+}
+
+lock_options!(PermitRequest, request);
+
+impl PermitRequest {
+    /// Acquires the permit, runs the work, and releases the permit. The work is stopped if the
+    /// permit is lost. See [`LockRequest::run`].
+    ///
+    /// # Errors
+    /// The same as [`LockRequest::run`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the work and releases the permit in the background.
+    pub async fn run<W, F>(self, work: W) -> Result<F::Output, RunError<F::Output>>
+    where
+        W: FnOnce(Hold) -> F,
+        F: Future,
+    {
+        let Permit { guard, .. } = self.await?;
+        let output = guard.work(work).await?;
+        guard.end_run(output).await
+    }
+
+    /// Runs work that can fail with the permit. See [`LockRequest::try_run`].
+    ///
+    /// # Errors
+    /// The same as [`LockRequest::try_run`].
+    ///
+    /// # Cancel safety
+    /// The same as [`run`](Self::run).
+    pub async fn try_run<W, F, T, E>(self, work: W) -> Result<T, E>
+    where
+        W: FnOnce(Hold) -> F,
+        F: Future<Output = Result<T, E>>,
+        E: From<RunError<T>>,
+    {
+        RunError::flat(self.run(work).await)
+    }
+
+    async fn acquire(self) -> Result<Permit, AcquireError> {
+        let held = collect(&self.slots, 1, self.request).await?;
+        // One was wanted, so there is one.
+        held.into_iter().next().map(Permit::new).ok_or(AcquireError::Shutdown)
+    }
+}
+
+impl IntoFuture for PermitRequest {
+    type Output = Result<Permit, AcquireError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.acquire())
+    }
+}
+
+impl fmt::Debug for PermitRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PermitRequest").field(&self.request).finish()
+    }
+}
+
+/// A request for several permits, created by [`Semaphore::acquire_many`]. Options apply to each
+/// permit, except `wait`, which covers all of them. See [`LockRequest`].
+///
+/// While permits are missing, the held ones are extended whatever `auto_extend` is. `max_hold`
+/// starts for each permit with its own grant.
+///
+/// # Cancel safety
+/// The same as [`PermitRequest`].
+///
+/// # Errors
+/// The same as [`PermitRequest`], and:
+///
+/// - `TooLate` if a collected permit is lost again and no time is left to start again.
+/// - `Invalid` with [`InvalidRequest::PermitCount`] if the count is zero, or larger than the number
+///   of permits.
+#[must_use = "requests do nothing unless awaited or run"]
+#[derive(Clone)]
+pub struct PermitsRequest {
+    slots: Arc<Slots>,
+    count: u32,
+    request: LockRequest,
+}
+
+lock_options!(PermitsRequest, request);
+
+impl PermitsRequest {
+    /// Acquires the permits, runs the work, and releases them. The work is stopped if one of them
+    /// is lost. See [`LockRequest::run`].
+    ///
+    /// # Errors
+    /// The same as [`LockRequest::run`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the work and releases the permits in the background.
+    pub async fn run<W, F>(self, work: W) -> Result<F::Output, RunError<F::Output>>
+    where
+        W: FnOnce(HoldSet) -> F,
+        F: Future,
+    {
+        self.await?.set.run(work).await
+    }
+
+    /// Runs work that can fail with the permits. See [`LockRequest::try_run`].
+    ///
+    /// # Errors
+    /// The same as [`LockRequest::try_run`].
+    ///
+    /// # Cancel safety
+    /// The same as [`run`](Self::run).
+    pub async fn try_run<W, F, T, E>(self, work: W) -> Result<T, E>
+    where
+        W: FnOnce(HoldSet) -> F,
+        F: Future<Output = Result<T, E>>,
+        E: From<RunError<T>>,
+    {
+        RunError::flat(self.run(work).await)
+    }
+
+    async fn acquire(self) -> Result<Permits, AcquireError> {
+        let permits = self.slots.len();
+        if self.count == 0 || self.count > permits {
+            return Err(InvalidRequest::PermitCount { count: self.count, permits }.into());
+        }
+        let held = collect(&self.slots, self.count, self.request).await?;
+        let (slots, guards) = held.into_iter().unzip();
+        Ok(Permits { slots, set: GuardSet::new(guards) })
+    }
+}
+
+impl IntoFuture for PermitsRequest {
+    type Output = Result<Permits, AcquireError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.acquire())
+    }
+}
+
+impl fmt::Debug for PermitsRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PermitsRequest")
+            .field("count", &self.count)
+            .field("request", &self.request)
+            .finish()
+    }
+}
+
+/// A held permit, released on drop: the [`Guard`] of its slot's lock, to which it derefs.
+#[must_use = "if unused, the permit is released immediately"]
+pub struct Permit {
+    slot: u32,
+    guard: Guard,
+}
+
+impl Permit {
+    fn new((slot, guard): (u32, Guard)) -> Self {
+        Self { slot, guard }
+    }
+
+    #[cfg(feature = "blocking")]
+    pub(crate) fn into_parts(self) -> (u32, Guard) {
+        (self.slot, self.guard)
+    }
+
+    /// Returns the number of the slot, from 0. No other holder has the same slot at the same time,
+    /// so you can use it for a resource of which there is one per permit.
+    pub fn slot(&self) -> u32 {
+        self.slot
+    }
+
+    /// Releases the permit. See [`Guard::release`].
+    ///
+    /// # Errors
+    /// The same as [`Guard::release`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future, polled or not, does not cancel the release.
+    pub fn release(self) -> impl Future<Output = Result<(), ReleaseError>> + Send + use<> {
+        self.guard.release()
+    }
+
+    /// Gives up the permit and keeps the lock of its slot. See [`Guard::into_lease`].
+    pub fn into_lease(self) -> Lease {
+        self.guard.into_lease()
+    }
+
+    /// Drops the permit without releasing it. See [`Guard::forget`].
+    pub fn forget(self) {
+        self.guard.forget();
+    }
+}
+
+impl Deref for Permit {
+    type Target = Guard;
+
+    fn deref(&self) -> &Guard {
+        &self.guard
+    }
+}
+
+impl fmt::Debug for Permit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permit").field("slot", &self.slot).field("guard", &self.guard).finish()
+    }
+}
+
+/// Several permits that are held together: the [`GuardSet`] of their slots' locks, to which it
+/// derefs. Dropping it releases all of them in the background.
+#[must_use = "if unused, the permits are released immediately"]
+pub struct Permits {
+    slots: Vec<u32>,
+    set: GuardSet,
+}
+
+impl Permits {
+    /// Releases all permits. See [`GuardSet::release`].
+    ///
+    /// # Errors
+    /// The same as [`GuardSet::release`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future, polled or not, does not cancel the releases.
+    pub fn release(self) -> impl Future<Output = Result<(), ReleaseError>> + Send + use<> {
+        self.set.release()
+    }
+
+    /// Returns the numbers of the slots, in order.
+    pub fn slots(&self) -> &[u32] {
+        &self.slots
+    }
+
+    #[cfg(feature = "blocking")]
+    pub(crate) fn into_parts(self) -> (Vec<u32>, GuardSet) {
+        (self.slots, self.set)
+    }
+}
+
+impl Deref for Permits {
+    type Target = GuardSet;
+
+    fn deref(&self) -> &GuardSet {
+        &self.set
+    }
+}
+
+/// From here on, nothing knows the slots but the names of the locks.
+impl From<Permits> for GuardSet {
+    fn from(permits: Permits) -> Self {
+        permits.set
+    }
+}
+
+/// Yields the permits, in the order of their slots. From here on, each is separate.
+impl IntoIterator for Permits {
+    type Item = Permit;
+    type IntoIter = std::vec::IntoIter<Permit>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        let permits = self.slots.into_iter().zip(self.set).map(Permit::new);
+        permits.collect::<Vec<_>>().into_iter()
+    }
+}
+
+impl fmt::Debug for Permits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.set.fmt(f)
+    }
+}

@@ -90,7 +90,7 @@ fn held_beside(status: &Status, node: &NodeVote) -> String {
         Verdict::Held { .. } if node.is_admitted() && holder.is_some() && token(node) == holder => {
             "held".into()
         }
-        _ => held(node),
+        _ => held(&timeless(node)),
     }
 }
 
@@ -211,16 +211,33 @@ pub(crate) fn standing(key: &str, status: &Status, ours: &[String]) -> String {
 
 /// Describes each master's answer to a request.
 pub(crate) fn said(votes: &Votes) -> String {
-    in_one_line(votes.iter().map(|vote| (vote, vote.verdict.to_string())).collect())
+    in_one_line(votes.iter().map(|vote| (vote, words(&vote.verdict))).collect())
 }
 
 /// The same, without the times at which masters vote again.
 pub(crate) fn said_without_times(votes: &Votes) -> String {
-    let one = |vote: &NodeVote| match &vote.verdict {
-        Verdict::Unknown(cause) => without_time(cause).to_string(),
+    in_one_line(votes.iter().map(|vote| (vote, words(&timeless(vote).verdict))).collect())
+}
+
+/// Describes an answer. A remaining time is rounded, so that answers of several masters are equal.
+fn words(verdict: &Verdict) -> String {
+    match verdict {
+        verdict if verdict.reservation().is_some() => verdict.to_string(),
+        Verdict::Held { ttl, .. } => format!("held{}", brief(*ttl)),
         verdict => verdict.to_string(),
-    };
-    in_one_line(votes.iter().map(|vote| (vote, one(vote))).collect())
+    }
+}
+
+/// Returns an answer without the time at which its master votes again.
+fn timeless(node: &NodeVote) -> NodeVote {
+    let mut node = node.clone();
+    if let Verdict::Unknown(cause) = &mut node.verdict {
+        *cause = without_time(cause);
+    }
+    if let Some(not) = &mut node.not_admitted {
+        not.votes_again = None;
+    }
+    node
 }
 
 /// The error replies among these votes, such as MISCONF; `None` if there are none. A status, which

@@ -83,6 +83,12 @@ fn forgot(not: &NotAdmitted, of: Circumstances) -> String {
             .into();
     }
     let length = spelled(of.quarantine);
+    if not.in_quarantine {
+        return format!(
+            "wait until its quarantine ends: at most {length} while a client stays connected, \
+             otherwise within twice that if another master votes"
+        );
+    }
     format!(
         "wait: its quarantine starts with the next lock request, and ends after {length} if that \
          client stays connected, otherwise within twice that if another master votes"

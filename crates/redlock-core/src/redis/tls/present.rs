@@ -29,9 +29,8 @@ impl Tls {
                 if is_encrypted(key) {
                     return Err(InvalidTls::of_identity(ENCRYPTED));
                 }
-                let of_key = |error| format!("the client's private key: {error}");
-                let key = PrivateKeyDer::from_pem_slice(key)
-                    .map_err(|error| InvalidTls::of_identity(of_key(error)))?;
+                let of_key = |error| InvalidTls::of_identity(words::of_key(&error));
+                let key = PrivateKeyDer::from_pem_slice(key).map_err(of_key)?;
                 let cert = certificates("the client certificate", cert);
                 let cert = cert.map_err(InvalidTls::of_identity)?;
                 let of_both = |error| {
@@ -115,6 +114,16 @@ mod tests {
         for key in [new, old] {
             let refused = Tls::new().identity("CERT", key).connector().err().unwrap().to_string();
             assert!(refused.contains("is encrypted: write it to a file"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn file_without_a_key_is_refused_in_words() {
+        for key in ["", "no key", "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n"]
+        {
+            let refused = Tls::new().identity("CERT", key).connector().err().unwrap().to_string();
+            let said = "TLS: the client's private key: there is no private key in the PEM text";
+            assert_eq!(refused, said, "{key:?}");
         }
     }
 

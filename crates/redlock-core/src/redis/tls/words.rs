@@ -3,6 +3,7 @@
 
 use std::io;
 
+use tokio_rustls::rustls::pki_types::pem;
 use tokio_rustls::rustls::{AlertDescription, CertificateError, Error};
 
 use super::super::stream::{not_connected, unusable};
@@ -110,8 +111,18 @@ pub(super) fn of_identity(error: &Error) -> String {
         Error::InvalidCertificate(why) if is_too_old(why) => "it has X.509 version 1: replace it \
                                                               with a certificate of version 3"
             .into(),
+        Error::InconsistentKeys(_) => "the key does not belong to the certificate".into(),
         other => other.to_string(),
     }
+}
+
+/// Describes why the client's private key cannot be read.
+pub(super) fn of_key(error: &pem::Error) -> String {
+    let why = match error {
+        pem::Error::NoItemsFound => "there is no private key in the PEM text".to_owned(),
+        other => other.to_string(),
+    };
+    format!("the client's private key: {why}")
 }
 
 /// Returns `true` if a certificate's version is below 3. The library has no name for this error, so

@@ -104,18 +104,28 @@ fn in_one_line(mut said: Vec<(&NodeVote, String)>) -> String {
     }
 }
 
-/// Joins the answers of masters in one line, and shows equal answers once.
+/// Joins the answers of all masters in one line, and shows equal answers once.
 pub(crate) fn said_once(said: Vec<(&str, String)>) -> String {
+    let masters = said.len();
+    said_of(said, masters)
+}
+
+/// Joins the answers of some masters in the same way, and names each of them.
+pub(crate) fn said_of_some(said: Vec<(&str, String)>) -> String {
+    said_of(said, usize::MAX)
+}
+
+fn said_of(said: Vec<(&str, String)>, masters: usize) -> String {
     let line = |(who, words): (String, &str)| match who.contains(' ') {
         true => format!("{who}: {words}"),
         false => format!("{who} {words}"),
     };
-    grouped(&said).into_iter().map(line).collect::<Vec<_>>().join(", ")
+    grouped(&said, masters).into_iter().map(line).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns each different answer, with its master or its masters. The masters have no names if all
 /// of them gave this answer.
-fn grouped<'a>(said: &'a [(&str, String)]) -> Vec<(String, &'a str)> {
+fn grouped<'a>(said: &'a [(&str, String)], masters: usize) -> Vec<(String, &'a str)> {
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
     for (node, words) in said {
         match groups.iter_mut().find(|(other, _)| other == words) {
@@ -125,7 +135,7 @@ fn grouped<'a>(said: &'a [(&str, String)]) -> Vec<(String, &'a str)> {
     }
     let who = |nodes: Vec<&str>| match nodes[..] {
         [node] => node.to_owned(),
-        _ if nodes.len() == said.len() => format!("{} masters", nodes.len()),
+        _ if nodes.len() == masters => format!("{} masters", nodes.len()),
         _ => format!("{} masters ({})", nodes.len(), nodes.join(", ")),
     };
     groups.into_iter().map(|(words, nodes)| (who(nodes), words)).collect()
@@ -135,7 +145,7 @@ fn grouped<'a>(said: &'a [(&str, String)]) -> Vec<(String, &'a str)> {
 pub(crate) fn rows(said: &[(&str, String)], is_verbose: bool) -> Vec<String> {
     let rows: Vec<(String, &str)> = match is_verbose {
         true => said.iter().map(|(node, words)| ((*node).to_owned(), &**words)).collect(),
-        false => grouped(said),
+        false => grouped(said, said.len()),
     };
     let widest = rows.iter().map(|(who, _)| who.len()).max().unwrap_or_default();
     rows.iter().map(|(who, words)| format!("{who:widest$}  {words}")).collect()
@@ -246,7 +256,7 @@ pub(crate) fn errors(votes: &Votes) -> Option<String> {
     let is_error = |vote: &&NodeVote| matches!(&vote.verdict, Verdict::Unknown(cause) if cause.is_error_reply());
     let errors: Vec<_> =
         votes.iter().filter(is_error).map(|vote| (&*vote.node, vote.verdict.to_string())).collect();
-    (!errors.is_empty()).then(|| said_once(errors))
+    (!errors.is_empty()).then(|| said_of_some(errors))
 }
 
 /// Describes each master's answer to a release, which grants nothing.
@@ -394,6 +404,8 @@ mod tests {
             said_once(nodes.map(|(node, words)| (node, words.into())).collect())
         };
         assert_eq!(line(["timed out"; 5]), "5 masters: timed out");
+        let some = said_of_some(vec![("a", "timed out".into()), ("b", "timed out".into())]);
+        assert_eq!(some, "2 masters (a, b): timed out");
         assert_eq!(
             line(["granted", "timed out", "granted", "free", "granted"]),
             "3 masters (a, c, e): granted, b timed out, d free"

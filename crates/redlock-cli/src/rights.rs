@@ -8,7 +8,7 @@ use redlock_quorum::commands::{Purpose, SENT, Sent, Uses};
 use redlock_quorum::server_error::ServerError;
 use redlock_quorum::{Cause, ServerReport};
 
-use crate::answers::said_once;
+use crate::answers::said_of_some;
 use crate::direct::{self, Direct, PATIENCE, error_text, meaning};
 use crate::keys::Keys;
 use crate::masters::Masters;
@@ -96,7 +96,7 @@ pub(crate) async fn lacking(masters: &Masters, prefix: &[u8], uses: Uses) -> Str
     let all = masters.urls().map(|url| direct::ask(masters, url, PATIENCE, of_one));
     let lacking: Vec<(String, String)> =
         join_all(all).await.into_iter().flatten().flatten().collect();
-    said_once(lacking.iter().map(|(name, words)| (name.as_str(), words.clone())).collect())
+    said_of_some(lacking.iter().map(|(name, words)| (name.as_str(), words.clone())).collect())
 }
 
 impl Tried {

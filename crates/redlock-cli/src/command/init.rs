@@ -11,7 +11,7 @@ use redlock_quorum::{
 };
 use serde::Serialize;
 
-use crate::answers::said_once;
+use crate::answers::said_of_some;
 use crate::args;
 use crate::command::prior;
 use crate::command::refusals::{refused, standing};
@@ -288,7 +288,7 @@ fn judge(report: &InitReport) -> Result<u8, Failure> {
     let missing = report.nodes.iter().filter(|node| node.now != Standing::Admitted);
     let said: Vec<_> = missing.clone().map(|node| (&*node.node, standing(node))).collect();
     if report.admitted() < quorum(report.nodes.len()) {
-        let cause = anyhow!("too few masters vote: {}; {EXAMINE}", said_once(said));
+        let cause = anyhow!("too few masters vote: {}; {EXAMINE}", said_of_some(said));
         return Err(Failure::new(UNAVAILABLE, cause));
     }
     for node in missing {

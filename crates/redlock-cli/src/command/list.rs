@@ -12,7 +12,7 @@ use futures::future::join_all;
 use redlock_quorum::{Cause, Mark, Resource, quorum};
 use serde::Serialize;
 
-use crate::answers::{self, said_once};
+use crate::answers::{self, said_of_some};
 use crate::direct::{self, Direct, Found};
 use crate::done::Done;
 use crate::duration;
@@ -211,8 +211,10 @@ fn answered<T>(
         }
     }
     if answered.len() < quorum(session.masters.urls().count()) {
-        let cause =
-            anyhow!("too few masters answered to list the locks: {}; {EXAMINE}", said_once(failed));
+        let cause = anyhow!(
+            "too few masters answered to list the locks: {}; {EXAMINE}",
+            said_of_some(failed)
+        );
         return Err(Failure::new(UNAVAILABLE, cause));
     }
     for (node, why) in failed {

@@ -22,8 +22,8 @@
 //!
 //! A lost push, a lost meeting point and masters that do not push cost up to a second, because
 //! reads continue. A master that does not answer delays a read by one node timeout. The stream
-//! avoids it as the meeting point for about a second. Without a quorum, the stream reports that, and continues. If
-//! its runtime goes away, the stream continues on the next one that polls it.
+//! avoids it as the meeting point for about a second. Without a quorum, the stream reports that,
+//! and continues. If its runtime goes away, the stream continues on the next runtime that polls it.
 
 use std::fmt;
 use std::pin::Pin;

@@ -32,12 +32,12 @@ need_compose() {
     fi
 }
 
-# Without the standard input: compose 1.29 would take what is piped to us.
+# Runs without the standard input, because compose 1.29 would consume it.
 compose() {
     $COMPOSE "$@" </dev/null
 }
 
-# Stopped ones count: what they keep on disk comes back with them. Not to know is not to have none.
+# Includes stopped masters, because their data on disk returns with them. An error is not an empty list.
 masters_exist() {
     containers=$(compose ps -a -q) || fail "compose can't say which masters there are; its message is above."
     [ -n "$containers" ]
@@ -72,8 +72,8 @@ build() {
     cargo build --quiet -p redlock-cli --bin redlock --locked
 }
 
-# Masters that were just started vote at once: a person who types this states that no lock is alive
-# on them.
+# Lets masters that were just started vote immediately. By running this, you assert that no lock is
+# held on them.
 admit() {
     REDLOCK_CONFIG=/dev/null REDLOCK_NODES="$NODES" "$REDLOCK" init --again --node-timeout 1s >/dev/null ||
         fail "the masters run and do not vote; what redlock init said is above."
@@ -86,7 +86,7 @@ up() {
     echo "REDLOCK_NODES=$NODES"
 }
 
-# A paused container does not hear that it should stop, and would be waited for.
+# A paused container does not handle the signal to stop, and compose would wait for it.
 down() {
     need_compose
     compose unpause >/dev/null 2>&1 || true
@@ -100,8 +100,8 @@ run_tests() {
     trap down EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM
-    # With what `make test` has compiled: a package by itself would be built anew, with the features
-    # that it alone asks for. The command is built for its own tests.
+    # Reuses the artifacts of `make test`. Building only one package would select other features and
+    # compile everything again. The command is built for its own tests.
     cargo test --workspace --locked --no-run --test compose --test cli
     up
     REDLOCK_NODES="$NODES" REDLOCK_BIN="$(realpath "$REDLOCK")" \
@@ -113,13 +113,13 @@ copy_into() {
     cp -L "$2" "$1$3"
 }
 
-# The libraries a binary names and the loader, each at the path where the binary looks for it.
+# Prints the libraries and the loader of a binary, each at the path where the binary expects it.
 libraries_of() {
     ldd "$1" | awk '$2 == "=>" && $3 ~ /^\// { print $3 } $1 ~ /^\// { print $1 }'
 }
 
-# For machines that can't pull an image: the redis-server of this machine and nothing else, not even
-# a shell, so every command in it is in exec form.
+# Builds an image for machines that cannot pull one. It contains only the redis-server of this machine,
+# without a shell, so every command in it is in exec form.
 image() {
     need_engine
     [ "$(uname -s)" = Linux ] || fail "make image copies this machine's redis-server: that takes a Linux."

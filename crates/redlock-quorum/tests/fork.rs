@@ -65,7 +65,7 @@ fn forked_child_can_use_no_lock_and_leaves_its_parents_alone() -> Result<()> {
             assert_eq!(extended, Err(ExtendError::Invalid(FORKED)));
             assert!(matches!(redlock.init().await, Err(InitError::Invalid(FORKED))));
             assert_eq!(redlock.release(given).await, Err(ReleaseError::Invalid(FORKED)));
-            assert!(redlock.status("held").await.to_string().contains("forked"));
+            assert!(redlock.status("held").await.to_string().contains("after a fork"));
             held.settled().await;
             assert!(matches!(held.lost().await, Ended::Lost(_)));
             drop(dropped);
@@ -102,7 +102,7 @@ fn forked_child_can_use_no_blocking_lock() -> Result<()> {
         assert_eq!(extended, Err(ExtendError::Invalid(FORKED)));
         held.settled();
         assert!(matches!(held.lost(), Ended::Lost(_)));
-        assert!(redlock.status("held").to_string().contains("forked"));
+        assert!(redlock.status("held").to_string().contains("after a fork"));
         drop(dropped);
         assert_eq!(held.release(), Err(ReleaseError::Invalid(FORKED)));
         drop(redlock);

@@ -8,7 +8,9 @@ use std::process::Command;
 use redlock_testkit::lab::calls;
 use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
 
-use crate::support::{Answer, NODE_TIMEOUT, Running, Scratch, answer_of, bare, copies, poll};
+use crate::support::{
+    Answer, NODE_TIMEOUT, Running, Scratch, answer_of, bare, copies, poll, value,
+};
 
 const CLI: &str = include_str!("../../../../docs/CLI.md");
 const OPERATIONS: &str = include_str!("../../../../docs/OPERATIONS.md");
@@ -114,8 +116,12 @@ fn the_commands_of_the_guide_run_as_written() {
     }
     let answer = shell(&host, &servers, &blocks[2]);
     assert!(answer.success().contains("deploy is held by an old script, never expires"));
-    // A master that was not reached in time keeps it, which is no lock.
-    assert!(copies(&servers, "deploy") < 3);
+    // A busy machine may not reach a minority in time. The command then names each of them.
+    let kept: Vec<_> = servers.iter().filter(|server| value(server, "deploy").is_some()).collect();
+    let is_named = |server: &RedisServer| {
+        answer.err.contains(&format!("note: {} may keep the key: ", server.name()))
+    };
+    assert!(kept.len() < 3 && kept.iter().all(|server| is_named(server)), "{answer:?}");
 }
 
 /// The words of a line, with the programs of the guide where they are in the test.

@@ -29,8 +29,8 @@ fn a_run_that_would_wait_for_the_run_around_it_is_told_so_at_once() {
         assert_eq!((answer.code, answer.out.as_str()), (code, ""), "{script}: {answer:?}");
         let said = "redlock: k: this lock is held by the enclosing `redlock run`: ";
         assert!(answer.cause().starts_with(said), "{script}: {answer:?}");
-        let held = [": 3 masters: held; ", "): held, ", " held, "];
-        assert!(held.iter().any(|held| answer.cause().contains(held)), "{answer:?}");
+        let are_all = answer.cause().contains(": 3 masters: held; ");
+        assert!(are_all || answer.shows_two_as_held(), "{answer:?}");
     }
     let silent = inside(&servers, "k", "$R run k -q --wait forever -- true");
     assert_eq!((silent.code, silent.err.as_str()), (75, ""));

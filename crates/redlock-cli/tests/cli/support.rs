@@ -41,7 +41,15 @@ impl Answer {
     /// machine may still be connecting to the third.
     pub(crate) fn shows_three_as_held(&self) -> bool {
         let late = "not connected: still connecting";
-        self.cause().ends_with("3 masters: held") || self.cause().matches(late).count() == 1
+        let is_one_late = self.cause().matches(late).count() == 1;
+        self.cause().ends_with("3 masters: held") || self.shows_two_as_held() && is_one_late
+    }
+
+    /// Returns `true` if the cause shows two of three masters as held, by their names.
+    pub(crate) fn shows_two_as_held(&self) -> bool {
+        let rest = self.cause().split_once("2 masters (").map(|(_, rest)| rest);
+        rest.and_then(|rest| rest.split_once(')'))
+            .is_some_and(|(_, said)| said.starts_with(": held"))
     }
 
     pub(crate) fn json(&self) -> serde_json::Value {

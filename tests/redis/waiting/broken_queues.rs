@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use redlock_quorum::Redlock;
 use redlock_testkit::RedisServers;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::lab::{eventually, in_time, ms, no_key_is_left, ordinary, secs};
+use crate::lab::{eventually, everywhere, in_time, ms, no_key_is_left, ordinary, release, secs};
 
 /// How long each lock is held. Twelve callers with shorter holds use a whole core, which the tests
 /// that run at the same time need.
@@ -33,8 +34,7 @@ impl Load {
         Self { callers: JoinSet::new(), got: Vec::new(), is_over: Arc::default() }
     }
 
-    fn add_handle(&mut self, servers: &RedisServers) {
-        let redlock = ordinary(servers.urls()).build().unwrap();
+    fn add_handle(&mut self, redlock: Redlock) {
         let got = Arc::<AtomicUsize>::default();
         for _ in 0..3 {
             let (redlock, got, is_over) = (redlock.clone(), got.clone(), self.is_over.clone());
@@ -55,7 +55,7 @@ impl Load {
     }
 
     async fn all_work(&self) {
-        eventually("all handles get locks", || self.got().iter().all(|got| *got >= 5)).await;
+        eventually("all handles get locks", || self.got().iter().all(|got| *got > 0)).await;
     }
 
     /// How many locks each handle gets from now on, until all of them together have had enough.
@@ -80,16 +80,19 @@ impl Load {
 }
 
 /// Returns how many locks each of four handles gets. Three are at work when the queues fail. The
-/// last one connects afterwards, so that it learns of rights in another way.
+/// last one connects afterwards, so that it learns of rights in another way. It is connected before
+/// its callers come, because a busy machine takes long for that.
 async fn contend(servers: &RedisServers, fails: &[&str]) -> Vec<usize> {
+    let handle = || ordinary(servers.urls()).build().unwrap();
     let mut load = Load::new();
-    (0..3).for_each(|_| load.add_handle(servers));
+    (0..3).for_each(|_| load.add_handle(handle()));
     load.all_work().await;
     for server in servers.iter() {
         server.command(fails).unwrap();
     }
-    load.add_handle(servers);
-    load.all_work().await;
+    let last = handle();
+    release(everywhere(&last, "warm-up").await).await;
+    load.add_handle(last);
     let shares = load.shares().await;
     load.end().await;
     no_key_is_left(servers).await;
@@ -99,7 +102,7 @@ async fn contend(servers: &RedisServers, fails: &[&str]) -> Vec<usize> {
 async fn assert_equal_shares(n: usize, fails: &[&str]) {
     let got = contend(&RedisServers::start(n).unwrap(), fails).await;
     let (least, most) = (got.iter().min().unwrap(), got.iter().max().unwrap());
-    assert!(least * 3 >= *most, "{n} masters, {fails:?}: {got:?}");
+    assert!(*least > 0 && least * 3 >= *most, "{n} masters, {fails:?}: {got:?}");
 }
 
 #[tokio::test]

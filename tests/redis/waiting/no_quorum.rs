@@ -8,7 +8,7 @@ use redlock_testkit::{RedisServer, RedisServers};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use crate::lab::{everywhere, in_time, ms, secs, text};
+use crate::lab::{everywhere, in_time, ms, release, secs, text};
 
 /// Commands that a waiter may cause at a master in a second.
 const COMMANDS_A_SECOND: f64 = 200.0;
@@ -58,15 +58,12 @@ fn commands(server: &RedisServer) -> u64 {
     line.unwrap().parse().unwrap()
 }
 
-/// Each of these processes waits for the key, and gives it back as soon as it has it. A busy machine
-/// may not confirm that within the node timeout, which is the default one.
+/// Each of these processes waits for the key, and gives it back as soon as it has it.
 fn wait(handles: &[Redlock]) -> JoinSet<()> {
     let mut waiting = JoinSet::new();
     for handle in handles {
         let request = handle.lock(KEY).wait_forever();
-        waiting.spawn(async move {
-            let _ = request.await.unwrap().release().await;
-        });
+        waiting.spawn(async move { release(request.await.unwrap()).await });
     }
     waiting
 }
@@ -85,7 +82,7 @@ async fn processes(servers: &RedisServers, waiters: usize) -> Vec<Redlock> {
     let handles: Vec<_> =
         (0..waiters).map(|_| Redlock::builder().nodes(servers.urls()).build().unwrap()).collect();
     for handle in &handles {
-        let _ = everywhere(handle, "warm-up").await.release().await;
+        release(everywhere(handle, "warm-up").await).await;
     }
     handles
 }
@@ -125,7 +122,7 @@ async fn usual(handles: &[Redlock]) -> Duration {
     let held = in_time(handles[0].lock(KEY).wait_forever().into_future()).await.unwrap();
     let waiting = wait(&handles[1..]);
     sleep(SETTLE).await;
-    let _ = held.release().await;
+    release(held).await;
     served(waiting).await
 }
 

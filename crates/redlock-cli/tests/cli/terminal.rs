@@ -280,4 +280,5 @@ fn a_status_says_each_answer_once_on_a_terminal() {
     let screen = terminal.all();
     assert_eq!(screen.matches("k is free").count(), 1, "{screen}");
     assert!(screen.starts_with("3 masters  free"), "{screen}");
+    assert_eq!(screen.matches("3 masters").count(), 1, "{screen}");
 }

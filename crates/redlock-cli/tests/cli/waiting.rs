@@ -1,5 +1,6 @@
 //! Waiting: conditions that end it early, and messages during the wait.
 
+use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,7 @@ use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
 use rustix::process::Signal;
 
 use crate::support::{
-    Answer, Lines, Running, answer_of, ask, bare, copies, poll, redlock, value,
+    Answer, Lines, Running, Scratch, answer_of, ask, bare, copies, poll, redlock, value,
     waited_for_processor,
 };
 use crate::terminal::Terminal;
@@ -101,10 +102,6 @@ fn queued(servers: &RedisServers) -> u32 {
     text(&servers[0], &["ZCARD", "redlock-quorum:1:queue:k"])
 }
 
-fn wait_for_k(servers: &RedisServers) -> Running {
-    Running::start(redlock(servers, ["run", "k", "--wait", "forever", "--", "true"]))
-}
-
 /// So many stopped processes wait before so many live ones: how long the key is held by none of them,
 /// without the time for which the machine had no processor for the master, for those that wait or for
 /// this test. There is one master: on a busy machine, not all of them would meet at the same one of
@@ -112,8 +109,13 @@ fn wait_for_k(servers: &RedisServers) -> Running {
 fn behind_stopped(stopped: u32, live: u32) -> Duration {
     let servers = RedisServers::start(1).unwrap();
     servers[0].command(&["SET", "k", "stranger"]).unwrap();
+    let files = Scratch::new("behind-stopped");
+    let go = files.file("go");
+    // Until then the first one keeps the key, so that this test sees it.
+    let script = format!("until [ -e {} ]; do sleep 0.02; done", go.display());
     let wait_in_queue = |number| {
-        let waits = wait_for_k(&servers);
+        let words = ["run", "k", "--wait", "forever", "--", "sh", "-c", &script];
+        let waits = Running::start(redlock(&servers, words));
         poll("it is in the queue", || (queued(&servers) == number).then_some(()));
         waits
     };
@@ -133,6 +135,7 @@ fn behind_stopped(stopped: u32, live: u32) -> Duration {
     // What comes after the first live one waits for a command, and not for one that is stopped.
     poll("a live one has the key", || value(&servers[0], "k").filter(|value| is_held(value)));
     let took = began.elapsed().saturating_sub(delays.sum() + waited() - before);
+    fs::write(go, "").unwrap();
     for waits in live {
         assert_eq!(waits.answer().code, 0);
     }
@@ -216,7 +219,7 @@ fn is_watched(server: &RedisServer) -> bool {
 
 /// Whether a process has a handler for a signal.
 fn listens(pid: i32, signal: u32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     mask.is_some_and(|mask| mask & 1 << (signal - 1) != 0)

@@ -5,18 +5,18 @@ use std::time::Duration;
 use redlock_core::{Answer, Ballot, Cause, Instant, Verdict};
 
 use crate::master_set::MasterSet;
-use crate::quorum::quorum;
 use crate::terms::{HoldOptions, Timing};
 use crate::token::lease::HeldLease;
 use crate::votes::answer::Judged;
 use crate::votes::ledger::{LastAnswer, Ledger};
 use crate::votes::tally::{Decision, Tally};
-use crate::waiting::Refusal;
 
 mod fenced;
+mod outcome;
 
 pub use self::fenced::FIRST;
 use self::fenced::Fenced;
+pub use self::outcome::Outcome;
 
 /// The source of the token of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -353,17 +353,6 @@ impl Attempt {
         (masters, self.join_again(masters))
     }
 
-    /// Returns `true` if the meeting point, whose queue the attempt enters, has granted the key.
-    pub fn is_let_in(&self) -> bool {
-        self.enters.as_ref().is_some_and(|enters| self.granted.contains(enters.at))
-    }
-
-    /// Returns `true` if each master has received exactly one request, so that the duration of the
-    /// vote is meaningful.
-    pub fn is_measured(&self) -> bool {
-        self.enters.as_ref().is_none_or(|enters| enters.again == AGAIN_MAX)
-    }
-
     fn has_copies(&self) -> bool {
         let counted = self.tally.granted() - self.uncounted().len();
         self.options.min_copies.is_none_or(|copies| counted >= copies)
@@ -421,63 +410,6 @@ impl Attempt {
     #[inline]
     pub fn origin(&self) -> Origin {
         self.origin
-    }
-
-    /// Returns how long the votes took, at most the node timeout. A process that was stopped during
-    /// the vote has not measured its network.
-    #[inline]
-    pub fn fan_out(&self) -> Duration {
-        self.decided.saturating_since(self.started).min(self.timing.node_timeout)
-    }
-
-    /// Returns the meeting point if it was queried before the others and has not answered.
-    pub fn silent_first(&self) -> Option<usize> {
-        let is_silent = |master: &usize| !self.ledger.answer(*master).verdict.is_clear();
-        if self.others().is_empty() { None } else { self.asked.iter().find(is_silent) }
-    }
-
-    /// Returns how the attempt was lost, for callers that continue to wait.
-    pub fn refusal(&self, defeat: Defeat) -> Refusal {
-        if defeat == Defeat::TooLate {
-            return Refusal::Silent;
-        }
-        let answers = || self.ledger.answers().iter().map(|answer| &answer.verdict);
-        let refused = answers().filter(|verdict| verdict.is_refusal()).count();
-        let granted = self.tally.granted();
-        let quorum = quorum(self.ledger.masters());
-        if !self.others().is_empty() {
-            if refused > 0 { Refusal::Held } else { Refusal::Silent }
-        } else if refused >= quorum || refused > 0 && granted == 0 {
-            Refusal::Held
-        } else if granted + refused >= quorum {
-            Refusal::Split
-        } else {
-            Refusal::Silent
-        }
-    }
-
-    /// Returns `true` if refusals have decided the vote. Only such a vote measures the network:
-    /// silence measures the node timeout, and one master is not a fan-out.
-    pub fn is_refused(&self) -> bool {
-        self.others().is_empty() && self.tally.is_refused()
-    }
-
-    /// Returns `true` if a quorum of masters has answered, so that the request does not wait for
-    /// the others.
-    #[inline]
-    pub fn is_answered(&self) -> bool {
-        self.tally.counted() >= quorum(self.ledger.masters())
-    }
-
-    /// Returns `true` if a lost vote was certainly lost to masters that did not answer.
-    pub fn is_unanswered(&self) -> bool {
-        self.tally.is_unanswered() && self.ledger.pending().is_empty()
-    }
-
-    /// Returns `true` if all masters received a request and too few answered for any attempt to
-    /// win.
-    pub fn is_without_quorum(&self) -> bool {
-        self.others().is_empty() && self.tally.is_unanswered()
     }
 
     /// Returns the last answer of each master.

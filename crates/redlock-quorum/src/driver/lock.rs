@@ -129,7 +129,8 @@ impl Lock {
     /// Whether a quorum has answered an attempt that still counts as open in the line.
     #[inline]
     pub(super) fn is_answered(&self) -> bool {
-        self.opened.is_some() && self.machine.attempt().is_some_and(Attempt::is_answered)
+        self.opened.is_some()
+            && self.machine.attempt().is_some_and(|attempt| attempt.outcome().is_answered())
     }
 
     /// The failed request that late answers to its attempt explain.

@@ -6,7 +6,9 @@ mod refusals;
 use super::*;
 use crate::lab::*;
 use crate::master_set::MasterSet;
+use crate::quorum::quorum;
 use crate::token::release::Release;
+use crate::waiting::Refusal;
 
 /// The possible events, and their effects as an omniscient observer sees them.
 #[derive(Clone)]
@@ -190,9 +192,9 @@ fn the_fan_out_is_no_longer_than_the_node_timeout() {
     let mut attempt = attempt(3, HoldOptions::default(), at(100));
     attempt.vote(0, &Answer::granted(), at(100), at(110));
     attempt.vote(1, &Answer::granted(), at(100), at(130));
-    assert_eq!(attempt.fan_out(), ms(30));
+    assert_eq!(attempt.outcome().fan_out(), ms(30));
     attempt.vote(2, &Answer::granted(), at(100), at(900));
-    assert_eq!(attempt.fan_out(), ms(NODE_TIMEOUT));
+    assert_eq!(attempt.outcome().fan_out(), ms(NODE_TIMEOUT));
 }
 
 #[test]
@@ -202,7 +204,7 @@ fn a_grace_does_not_count_as_fan_out() {
     attempt.vote(0, &Answer::granted(), at(0), at(1));
     assert_eq!(attempt.vote(1, &Answer::granted(), at(0), at(2)), Step::AwaitCopies);
     assert_eq!(attempt.time_out(at(50)), Step::Won);
-    assert_eq!(attempt.fan_out(), ms(2));
+    assert_eq!(attempt.outcome().fan_out(), ms(2));
 }
 
 #[test]
@@ -220,14 +222,15 @@ fn a_failed_resume_is_decided_by_all_answers_and_releases_nothing() {
 fn a_request_is_answered_by_a_quorum_and_unanswered_by_silence() {
     let mut attempt = attempt(3, HoldOptions::default(), at(0));
     attempt.vote(0, &held(), at(0), at(1));
-    assert!(!attempt.is_answered());
+    assert!(!attempt.outcome().is_answered());
     let mut refused = attempt.clone();
     refused.vote(1, &held(), at(0), at(1));
-    assert!(refused.is_answered() && !refused.is_unanswered());
+    assert!(refused.outcome().is_answered() && !refused.outcome().is_unanswered());
     attempt.vote(1, &closed(), at(0), at(1));
-    assert!(attempt.is_answered() && !attempt.is_unanswered(), "one more may answer");
+    let outcome = attempt.outcome();
+    assert!(outcome.is_answered() && !outcome.is_unanswered(), "one more may answer");
     attempt.time_out(at(50));
-    assert!(attempt.is_unanswered());
+    assert!(attempt.outcome().is_unanswered());
     assert_eq!(attempt.answers()[0].verdict, Verdict::HELD);
 }
 
@@ -240,7 +243,7 @@ fn a_grant_of_a_master_that_lost_its_data_does_not_count() {
     assert_eq!(attempt.vote(1, &Answer::granted(), at(0), at(3)), Step::Wait);
     assert_eq!(attempt.vote(2, &Answer::granted(), at(0), at(3)), Step::Won);
     assert_eq!(attempt.disown(1, checked(), at(4)), Step::Lost(Defeat::Outvoted));
-    assert!(attempt.is_unanswered());
+    assert!(attempt.outcome().is_unanswered());
     assert_eq!(attempt.answers()[1].verdict, Verdict::Unknown(checked()));
 }
 
@@ -284,8 +287,8 @@ fn a_meeting_point_that_is_silent_loses_the_attempt() {
     let attempt = Attempt::new(3, Origin::Acquired, timing(TTL), HoldOptions::default(), at(0));
     let mut attempt = attempt.asking_first(1);
     assert_eq!(attempt.time_out(at(9)), Step::Lost(Defeat::Outvoted));
-    assert_eq!(attempt.silent_first(), Some(1));
-    assert_eq!(attempt.refusal(Defeat::Outvoted), Refusal::Silent);
+    assert_eq!(attempt.outcome().silent_first(), Some(1));
+    assert_eq!(attempt.outcome().refusal(Defeat::Outvoted), Refusal::Silent);
     assert_eq!(attempt.into_ledger().may_hold().iter().collect::<Vec<_>>(), [1]);
 }
 
@@ -313,9 +316,9 @@ fn silence_is_certain_when_no_answer_is_waited_for() {
     for master in 0..3 {
         attempt.vote(master, &closed(), at(0), at(1));
     }
-    assert!(!attempt.is_unanswered());
+    assert!(!attempt.outcome().is_unanswered());
     attempt.time_out(at(50));
-    assert!(attempt.is_unanswered());
+    assert!(attempt.outcome().is_unanswered());
 }
 
 #[test]
@@ -343,13 +346,13 @@ fn an_attempt_is_let_in_once_its_meeting_point_has_granted() {
     let mut entering = attempt(3, HoldOptions::default(), at(0)).entering(1);
     let mut is_let_in = |master| {
         entering.vote(master, &Answer::granted(), at(0), at(1));
-        entering.is_let_in()
+        entering.outcome().is_let_in()
     };
     assert_eq!([0, 1].map(&mut is_let_in), [false, true]);
-    assert!(entering.is_measured(), "all were asked once");
+    assert!(entering.outcome().is_measured(), "all were asked once");
     let mut other = attempt(1, HoldOptions::default(), at(0));
     other.vote(0, &Answer::granted(), at(0), at(1));
-    assert!(!other.is_let_in() && other.is_measured());
+    assert!(!other.outcome().is_let_in() && other.outcome().is_measured());
 }
 
 #[test]

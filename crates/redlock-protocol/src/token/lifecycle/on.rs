@@ -72,7 +72,7 @@ impl Lifecycle {
                 None => Step::Wait,
             },
             attempt::Step::TakeAgain => Step::TakeAgain,
-            attempt::Step::AwaitCopies => Step::AwaitCopies(attempt.fan_out()),
+            attempt::Step::AwaitCopies => Step::AwaitCopies(attempt.outcome().fan_out()),
             attempt::Step::Won => self.win(now),
             attempt::Step::Lost(defeat) => self.lose(defeat, now),
         }
@@ -81,7 +81,8 @@ impl Lifecycle {
     /// Turns the attempt into a lease.
     fn win(&mut self, now: Instant) -> Step {
         let Some(attempt) = self.take_attempt() else { return Step::Wait };
-        let fan_out = attempt.is_measured().then(|| attempt.fan_out());
+        let outcome = attempt.outcome();
+        let fan_out = outcome.is_measured().then(|| outcome.fan_out());
         let lease = attempt.into_lease(now);
         let proof = lease.proof();
         self.stage = Stage::Lease(lease);
@@ -90,17 +91,18 @@ impl Lifecycle {
 
     fn lose(&mut self, defeat: Defeat, now: Instant) -> Step {
         let Stage::Attempt(attempt) = &self.stage else { return Step::Wait };
+        let outcome = attempt.outcome();
         let loss = Loss {
             defeat,
-            refusal: attempt.refusal(defeat),
+            refusal: outcome.refusal(defeat),
             answers: attempt.answers().to_vec(),
-            fan_out: attempt.is_refused().then(|| attempt.fan_out()),
-            silent_first: attempt.silent_first(),
-            is_let_in: attempt.is_let_in(),
-            is_without_quorum: attempt.is_without_quorum(),
+            fan_out: outcome.is_refused().then(|| outcome.fan_out()),
+            silent_first: outcome.silent_first(),
+            is_let_in: outcome.is_let_in(),
+            is_without_quorum: outcome.is_without_quorum(),
             // If masters have granted the key, no other client holds it.
             is_explicable: defeat == Defeat::Outvoted
-                && !attempt.is_unanswered()
+                && !outcome.is_unanswered()
                 && !self.is_resumed,
         };
         self.abandon(now);

@@ -167,7 +167,7 @@ fn ballots_end_one_node_timeout_after_a_quorum_has_granted() {
     let mut late = attempt.clone();
     assert_eq!(attempt.end_ballots(at(39 + NODE_TIMEOUT)), Step::Wait);
     assert_eq!(attempt.end_ballots(at(40 + NODE_TIMEOUT)), Step::Lost(Defeat::BallotRefused));
-    assert_eq!(attempt.refusal(Defeat::BallotRefused), super::super::Refusal::Split);
+    assert_eq!(attempt.outcome().refusal(Defeat::BallotRefused), crate::waiting::Refusal::Split);
     assert_eq!(attempt.answers()[0].verdict, Verdict::BallotRefused);
     let step = late.vote(2, &accepted(), at(0), at(60));
     assert_eq!(step, Step::Join(set(&[2])), "a late grant counts");

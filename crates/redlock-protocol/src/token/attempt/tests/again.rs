@@ -20,7 +20,7 @@ fn those_that_refused_are_asked_again_and_may_decide_it() {
     assert_eq!(attempt.take_again().0, MasterSet::EMPTY, "once a step");
     assert_eq!(attempt.vote(1, &Answer::granted(), at(1), at(2)), Step::Wait);
     assert_eq!(attempt.vote(2, &Answer::granted(), at(1), at(2)), Step::Won);
-    assert!(!attempt.is_measured(), "this took more than a vote");
+    assert!(!attempt.outcome().is_measured(), "this took more than a vote");
 }
 
 /// The earlier refusal does not answer the request that is on its way now.

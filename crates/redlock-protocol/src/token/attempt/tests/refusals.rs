@@ -22,7 +22,7 @@ fn first(answer: Option<&Answer>) -> Attempt {
 }
 
 fn refusal(answers: [Answer; 5]) -> Refusal {
-    answered(&answers).refusal(Defeat::Outvoted)
+    answered(&answers).outcome().refusal(Defeat::Outvoted)
 }
 
 #[test]
@@ -49,23 +49,27 @@ fn too_few_answers_and_grants_that_came_too_late_are_silence() {
     assert_eq!(refusal([granted(), granted(), closed(), closed(), closed()]), Refusal::Silent);
     assert_eq!(refusal([closed(), closed(), closed(), closed(), closed()]), Refusal::Silent);
     let late = answered(&[held(), held(), held(), held(), held()]);
-    assert_eq!(late.refusal(Defeat::TooLate), Refusal::Silent);
+    assert_eq!(late.outcome().refusal(Defeat::TooLate), Refusal::Silent);
 }
 
 #[test]
 fn the_meeting_point_alone_refuses_or_is_silent() {
-    assert_eq!(first(Some(&held())).refusal(Defeat::Outvoted), Refusal::Held);
-    assert_eq!(first(Some(&closed())).refusal(Defeat::Outvoted), Refusal::Silent);
-    assert_eq!(first(None).silent_first(), Some(1));
-    assert_eq!(first(Some(&closed())).silent_first(), Some(1));
-    assert_eq!(first(Some(&held())).silent_first(), None);
-    assert_eq!(answered(&[closed(), held(), held()]).silent_first(), None, "all were asked");
+    assert_eq!(first(Some(&held())).outcome().refusal(Defeat::Outvoted), Refusal::Held);
+    assert_eq!(first(Some(&closed())).outcome().refusal(Defeat::Outvoted), Refusal::Silent);
+    assert_eq!(first(None).outcome().silent_first(), Some(1));
+    assert_eq!(first(Some(&closed())).outcome().silent_first(), Some(1));
+    assert_eq!(first(Some(&held())).outcome().silent_first(), None);
+    assert_eq!(
+        answered(&[closed(), held(), held()]).outcome().silent_first(),
+        None,
+        "all were asked"
+    );
 }
 
 #[test]
 fn only_refusals_of_more_than_one_master_measure_how_long_votes_take() {
-    assert!(answered(&[held(), held(), closed()]).is_refused());
-    assert!(!answered(&[held(), closed(), closed()]).is_refused(), "silence decided");
-    assert!(!answered(&[Answer::granted(), held(), closed()]).is_refused());
-    assert!(!first(Some(&held())).is_refused(), "one master is no fan-out");
+    assert!(answered(&[held(), held(), closed()]).outcome().is_refused());
+    assert!(!answered(&[held(), closed(), closed()]).outcome().is_refused(), "silence decided");
+    assert!(!answered(&[Answer::granted(), held(), closed()]).outcome().is_refused());
+    assert!(!first(Some(&held())).outcome().is_refused(), "one master is no fan-out");
 }

@@ -6,6 +6,7 @@ use redlock_core::{Cause, Instant, Op, Verdict};
 use redlock_protocol::client::ids::{InspectionId, Ticket};
 use redlock_protocol::client::key::suspected_until;
 use redlock_protocol::client::questions::About;
+use redlock_protocol::client::view::Points;
 use redlock_protocol::master_set::MasterSet;
 
 use super::Driver;

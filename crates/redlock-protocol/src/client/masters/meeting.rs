@@ -4,23 +4,26 @@ use redlock_core::Instant;
 
 use super::link::State;
 use super::{Context, Masters, News};
+use crate::client::view::Points;
 use crate::master_set::MasterSet;
 
-impl Masters {
-    /// Chooses the meeting point of a key. Candidates are connected, vote, report changes and were
-    /// not slow within about a second. The candidate with the largest hash wins, and `avoided`
-    /// masters only if there are no others. If contenders see different masters, they choose
+impl Points for Masters {
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    /// Candidates are connected, vote, report changes and were not slow within about a second. The
+    /// candidate with the largest hash wins. If contenders see different masters, they choose
     /// different meeting points, which costs only time.
     #[inline]
-    pub fn meeting_point(&self, key: &[u8], avoided: MasterSet, now: Instant) -> Option<usize> {
+    fn meeting_point(&self, key: &[u8], avoided: MasterSet, now: Instant) -> Option<usize> {
         let weight = |master: usize| self.links[master].weight.of_key(key);
         let preferred = |master: &usize| (!avoided.contains(*master), weight(*master));
         (0..self.len()).filter(|master| self.may_meet(*master, now)).max_by_key(preferred)
     }
 
-    /// Returns `true` if contenders may meet at `master`.
     #[inline]
-    pub fn may_meet(&self, master: usize, now: Instant) -> bool {
+    fn may_meet(&self, master: usize, now: Instant) -> bool {
         let link = &self.links[master];
         link.state == State::Up
             && link.facts.as_ref().is_some_and(|facts| facts.tracks)
@@ -28,13 +31,21 @@ impl Masters {
             && self.open().contains(master)
     }
 
-    /// Returns `true` if waiters at `master` use a queue.
     #[inline]
-    pub fn has_queue(&self, master: usize) -> bool {
+    fn has_queue(&self, master: usize) -> bool {
         let facts = self.links[master].facts.as_ref();
         self.terms.wants_queue && facts.is_some_and(|facts| facts.no_queue.is_none())
     }
 
+    /// The client learns immediately when a connected master starts to vote. Masters that are
+    /// unreachable or being checked may vote at any time, so they do not cause this result.
+    fn lacks_votes(&self) -> bool {
+        let mut silent = (0..self.len()).filter(|master| !self.open().contains(*master));
+        !self.has_votes() && silent.any(|master| !self.admission.is_open(master))
+    }
+}
+
+impl Masters {
     /// Records that the server denies something that a queue needs: no queue is used there.
     pub(super) fn forbid_queue(&mut self, master: usize, why: String, cx: &mut Context<'_>) {
         if let Some(facts) = &mut self.links[master].facts {

@@ -8,6 +8,7 @@ use redlock_core::{Facts, NodeEvent, Vote};
 
 use super::*;
 use crate::client::ids::Asker;
+use crate::client::view::Points;
 use crate::lab::{at, ms};
 use crate::votes::answer::Counts;
 

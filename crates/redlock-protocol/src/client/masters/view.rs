@@ -6,7 +6,7 @@ use redlock_core::{Facts, Instant};
 use super::Masters;
 use super::millis::floor_millis;
 use crate::admission::{Incarnation, InitInputs, InitPlan, MasterView, NoPlan};
-use crate::client::view::{Points, Seen, View};
+use crate::client::view::{Seen, View};
 use crate::master_set::MasterSet;
 
 impl View for Masters {
@@ -42,27 +42,5 @@ impl View for Masters {
 
     fn plan_init(&mut self, inputs: InitInputs<'_>, now: Instant) -> Result<InitPlan, NoPlan> {
         self.admission.plan_init(inputs, floor_millis(now))
-    }
-}
-
-impl Points for Masters {
-    fn count(&self) -> usize {
-        self.len()
-    }
-
-    fn meeting_point(&self, key: &[u8], avoided: MasterSet, now: Instant) -> Option<usize> {
-        self.meeting_point(key, avoided, now)
-    }
-
-    fn may_meet(&self, master: usize, now: Instant) -> bool {
-        self.may_meet(master, now)
-    }
-
-    fn has_queue(&self, master: usize) -> bool {
-        self.has_queue(master)
-    }
-
-    fn lacks_votes(&self) -> bool {
-        self.lacks_votes()
     }
 }

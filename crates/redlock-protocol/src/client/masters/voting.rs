@@ -81,15 +81,6 @@ impl Masters {
         self.admission.lists(self.admission.set_of(master), &self.terms.names)
     }
 
-    /// Returns `true` if no attempt can succeed before more masters vote, and some connected
-    /// masters do not vote. The client learns immediately when such a master starts to vote.
-    /// Masters that are unreachable or being checked may vote at any time, so they do not cause
-    /// this result.
-    pub fn lacks_votes(&self) -> bool {
-        let mut silent = (0..self.len()).filter(|master| !self.open().contains(*master));
-        !self.has_votes() && silent.any(|master| !self.admission.is_open(master))
-    }
-
     /// Returns the masters of `asked` that get a copy and do not vote. A master that is being
     /// checked is not one of them, because its answer comes after the probe.
     #[inline]

@@ -140,7 +140,7 @@ impl Driver {
     /// Handles a master's report of its waiters, in its answer to a release or to the exit from a queue.
     pub(super) fn left_queue(&mut self, id: LockId, vote: &Vote, now: Instant) {
         if vote.answer.queued.is_some() {
-            self.with_claim(id, now, |keys, lock, cx| keys.left_queue(&mut lock.claim, vote, cx));
+            self.with_claim(id, now, |keys, lock, cx| keys.left_queue(&lock.claim, vote, cx));
         }
     }
 

@@ -74,7 +74,7 @@ impl Keys {
 
     /// Records a lost attempt for `key`.
     pub fn refused(&mut self, key: &[u8], now: Instant) {
-        self.wanted(key);
+        self.uses.wanted(key);
         if let Some(queue) = self.waiters.of(key) {
             self.waiters.queues[queue].lost_at = Some(now);
         }

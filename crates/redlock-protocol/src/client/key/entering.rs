@@ -136,12 +136,9 @@ impl Keys {
     }
 
     /// Handles a master's report of its waiters, in its answer to a release or to a given-up place.
-    pub fn left_queue<R>(&mut self, claim: &mut Claim, vote: &Vote, cx: &mut Context<'_, R>) {
+    pub fn left_queue<R>(&mut self, claim: &Claim, vote: &Vote, cx: &mut Context<'_, R>) {
         let Some(queued) = vote.answer.queued else { return };
         if queued.waiters > 0 {
-            if let Some(meeting) = &mut claim.meeting {
-                meeting.others_wait = true;
-            }
             self.others_wait(&claim.key, cx);
         } else if vote.answer.verdict == Verdict::Granted {
             if let Some(one) = self.uses.get_mut(claim.key_use) {
@@ -151,7 +148,7 @@ impl Keys {
         } else {
             // Another process has the key there. A called process no longer waits, and has no lock
             // yet.
-            self.wanted(&claim.key);
+            self.uses.wanted(&claim.key);
         }
     }
 

@@ -119,11 +119,4 @@ impl Keys {
         self.waiters.queues[queue].waiting.others_wait(cx.now);
         self.schedule(queue, cx);
     }
-
-    /// Others want the key, or have it.
-    pub(super) fn wanted(&mut self, key: &[u8]) {
-        if let Some(one) = self.uses.of_mut(key) {
-            one.wanted();
-        }
-    }
 }

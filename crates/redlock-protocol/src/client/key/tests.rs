@@ -283,9 +283,9 @@ fn a_long_lease_queries_the_meeting_point() {
 fn a_lease_is_reserved_for_others_that_wait() {
     let mut process = Process::new(true);
     let (first, _) = process.ask(None);
-    let mut lease = process.win(first);
+    let lease = process.win(first);
     let vote = answer(1, Verdict::Granted, 3, None);
-    process.input(|keys, cx| keys.left_queue(&mut lease.claim, &vote, cx));
+    process.input(|keys, cx| keys.left_queue(&lease.claim, &vote, cx));
     assert_eq!(process.end(lease, true).1, "Reserve { px: 50 }, Leave { leaving: Done } at 0");
     let (_, news) = process.ask(None);
     assert_eq!(news, "attempts", "the next caller asks at the meeting point first");
@@ -302,7 +302,7 @@ fn a_fresh_answer_that_no_process_waits_makes_the_next_release_plain() {
             .input(|keys, cx| keys.lease_ends((&mut lease.claim, lease.lock), true, |_| true, cx));
         process.input(|keys, cx| keys.left(&lease.claim, lease.lock, cx));
         let vote = answer(0, Verdict::Granted, 0, None);
-        process.input(|keys, cx| keys.left_queue(&mut lease.claim, &vote, cx));
+        process.input(|keys, cx| keys.left_queue(&lease.claim, &vote, cx));
         process.now += if is_fresh { 5 } else { 15 };
         let (second, _) = process.ask(None);
         let lease = process.win(second);

@@ -139,6 +139,13 @@ impl Uses {
         });
     }
 
+    /// Records that others want the key, or have it.
+    pub(super) fn wanted(&mut self, key: &[u8]) {
+        if let Some(one) = self.of_mut(key) {
+            one.wanted();
+        }
+    }
+
     fn retain(&mut self, stays: impl Fn(&mut Use) -> bool) {
         let mut gone: Vec<UseId> = self.uses.ids().collect();
         gone.retain(|id| self.uses.get_mut(*id).is_some_and(|one| !stays(one)));

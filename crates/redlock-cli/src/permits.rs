@@ -60,10 +60,14 @@ pub(crate) fn name_of(key: &Resource, slot: usize) -> String {
 }
 
 fn holders(key: &Resource, permitted: &Permitted) -> String {
+    rows(key, permitted).join("; ")
+}
+
+fn rows(key: &Resource, permitted: &Permitted) -> Vec<String> {
     let slot = |(slot, status): (usize, &Status)| answers::verdict(&name_of(key, slot), status);
     let mut slots: Vec<_> = permitted.slots.iter().enumerate().map(slot).collect();
     slots.extend(waiters(permitted.waiters));
-    slots.join("; ")
+    slots
 }
 
 fn waiters(waiters: u32) -> Option<String> {
@@ -76,7 +80,7 @@ fn waiters(waiters: u32) -> Option<String> {
 
 /// One line for each slot, and how many wait.
 pub(crate) fn people(key: &Resource, permitted: &Permitted) -> String {
-    holders(key, permitted).replace("; ", "\n")
+    rows(key, permitted).join("\n")
 }
 
 /// The exit code, or the failure with its own.

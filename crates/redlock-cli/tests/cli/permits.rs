@@ -60,6 +60,8 @@ fn two_commands_run_and_the_third_is_refused_with_the_names_of_the_holders() {
     let text = ask(&servers, ["status", "backups", "--permits", "3"]);
     assert_eq!(text.out.lines().count(), 3, "{text:?}");
     assert!(text.success().ends_with("backups#2 is free"), "{text:?}");
+    let odd = ask(&servers, ["status", "a; b", "--permits", "2"]);
+    assert_eq!(odd.out.lines().collect::<Vec<_>>(), ["a; b#0 is free", "a; b#1 is free"]);
     let third = ask(&servers, ["run", "backups", "--permits", "3", "-c", "echo $REDLOCK_SLOT"]);
     assert_eq!(third.success(), "2");
 }

@@ -255,6 +255,16 @@ impl Guard {
         }
     }
 
+    /// Runs the work under the lock, and ends the lock.
+    pub(crate) async fn run<W, F>(self, work: W) -> Result<F::Output, RunError<F::Output>>
+    where
+        W: FnOnce(Hold) -> F,
+        F: Future,
+    {
+        let output = self.work(work).await?;
+        self.end_run(output).await
+    }
+
     /// Ends the lock after the work that ran under it.
     pub(crate) async fn end_run<T>(self, output: T) -> Result<T, RunError<T>> {
         if let Err(lost) = self.check() {

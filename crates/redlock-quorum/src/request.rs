@@ -181,9 +181,7 @@ impl LockRequest {
         W: FnOnce(Hold) -> F,
         F: Future,
     {
-        let guard = self.await?;
-        let output = guard.work(work).await?;
-        guard.end_run(output).await
+        self.await?.run(work).await
     }
 
     /// Runs work that can fail, as [`run`](Self::run) does, and returns one error type, so that a

@@ -174,9 +174,7 @@ impl PermitRequest {
         W: FnOnce(Hold) -> F,
         F: Future,
     {
-        let Permit { guard, .. } = self.await?;
-        let output = guard.work(work).await?;
-        guard.end_run(output).await
+        self.await?.guard.run(work).await
     }
 
     /// Runs work that can fail with the permit. See [`LockRequest::try_run`].

@@ -148,7 +148,7 @@ impl Session {
     /// masters, or of this command if they have no record.
     pub(crate) fn quarantine(&self, nodes: &[NodeReport]) -> Duration {
         let recorded = nodes.iter().filter_map(|node| node.server.as_ref()?.max_ttl).max();
-        quarantine(recorded.unwrap_or(self.max_ttl))
+        RedlockBuilder::quarantine_of(recorded.unwrap_or(self.max_ttl))
     }
 
     /// Returns the state of each master. Waits for first connections that are being made.
@@ -337,11 +337,6 @@ impl Session {
             }
         }
     }
-}
-
-/// Returns how long a master that lost its data does not vote.
-pub(crate) fn quarantine(max_ttl: Duration) -> Duration {
-    max_ttl * 11 / 10
 }
 
 /// The next step if no cause has its own.

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_core::admission::MAX_TTL_MAX;
+use redlock_core::admission::{MAX_TTL_MAX, quarantine_length};
 use redlock_core::{
     Clock, Credentials, CredentialsProvider, InvalidLabel, InvalidNode, Label, Node, RedisNode,
     RedisSetup, Resource, Tls, Ttl,
@@ -72,6 +72,15 @@ impl RedlockBuilder {
     /// or a tenth of the TTL, whichever is shorter.
     pub fn node_timeout_of(ttl: Duration) -> Duration {
         node_timeout(ttl)
+    }
+
+    /// Returns how long a master that lost its data does not vote, if its record has this
+    /// `max_ttl`.
+    #[doc(hidden)]
+    pub fn quarantine_of(max_ttl: Duration) -> Duration {
+        // At most a day in milliseconds, so nothing is cut off.
+        let millis = max_ttl.min(MAX_TTL_MAX).as_millis() as u64;
+        Duration::from_millis(quarantine_length(millis))
     }
 
     pub(crate) fn new() -> Self {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use redlock_quorum::{
     Cause, FencingToken, Init, InitError, InitNode, InitReport, ListDoubt, ListWarning, Lists,
-    NodeReport, RecordedSet, Standing, quorum,
+    NodeReport, RecordedSet, RedlockBuilder, Standing, quorum,
 };
 use serde::Serialize;
 
@@ -20,7 +20,7 @@ use crate::exit::{Failure, NOT_OURS, UNAVAILABLE};
 use crate::global::Global;
 use crate::lists;
 use crate::output;
-use crate::session::{EXAMINE, Session, quarantine};
+use crate::session::{EXAMINE, Session};
 use crate::stderr;
 
 /// The output of `init --json`.
@@ -204,8 +204,8 @@ fn print(
 fn note_a_new_set(nodes: &[InitNode]) {
     let Some(set) = nodes.iter().find_map(|node| node.set.as_ref()) else { return };
     let former = nodes.iter().filter_map(|node| node.former_set.as_ref());
-    let quarantine =
-        quarantine(nodes.iter().filter_map(|node| node.max_ttl).max().unwrap_or_default());
+    let max_ttl = nodes.iter().filter_map(|node| node.max_ttl).max().unwrap_or_default();
+    let quarantine = RedlockBuilder::quarantine_of(max_ttl);
     for former in lists::distinct(former.filter(|former| former.id != set.id)) {
         let lists = Lists::new(Some(former.clone()), set.names.clone());
         stderr::note(&format!(

@@ -92,7 +92,8 @@ impl Keys {
         (queue, held_for, is_unwanted): (Option<usize>, Option<Duration>, bool),
         cx: &mut Context<'_, R>,
     ) {
-        let known = self.known_of_others(claim, held_for, is_unwanted, cx.fan_out);
+        let usage = self.uses.get(claim.key_use);
+        let known = known_of_others(usage, claim, (held_for, is_unwanted), cx.fan_out);
         let leaving::Leaving::Query { reserves, presumes } = leaving::Leaving::of(known) else {
             return;
         };
@@ -119,26 +120,6 @@ impl Keys {
         claim.legacy.exit = at.map(|at| (at, self.exit(claim, way, cx)));
     }
 
-    /// Returns the knowledge about other processes that wait for the key of a lease.
-    fn known_of_others(
-        &self,
-        claim: &Claim,
-        held_for: Option<Duration>,
-        is_unwanted: bool,
-        fan_out: Duration,
-    ) -> Known {
-        let (usage, meeting) = (self.uses.get(claim.key_use), claim.meeting.as_ref());
-        let others_wait = meeting.is_some_and(|meeting| meeting.others_wait);
-        Known {
-            others_wait: others_wait || usage.is_some_and(|one| one.others_wait),
-            is_unanswered: meeting.is_some_and(|meeting| meeting.is_unanswered()),
-            was_held: claim.hand_overs > 0 || usage.is_some_and(Use::was_held_before),
-            is_unwanted: is_unwanted && claim.hand_overs == 0,
-            held_for,
-            fan_out,
-        }
-    }
-
     /// Returns the parameters of an exit.
     pub(super) fn exit<R>(&mut self, claim: &Claim, way: Way, cx: &Context<'_, R>) -> Exit {
         let Terms { prefix, ticket, .. } = &self.terms;
@@ -154,5 +135,24 @@ impl Keys {
             reservation_ms: cx.reservation_ms(),
             leaving: way.leaving,
         }
+    }
+}
+
+/// Returns the knowledge about other processes that wait for the key of a lease.
+fn known_of_others(
+    usage: Option<&Use>,
+    claim: &Claim,
+    (held_for, is_unwanted): (Option<Duration>, bool),
+    fan_out: Duration,
+) -> Known {
+    let meeting = claim.meeting.as_ref();
+    let others_wait = meeting.is_some_and(|meeting| meeting.others_wait);
+    Known {
+        others_wait: others_wait || usage.is_some_and(|one| one.others_wait),
+        is_unanswered: meeting.is_some_and(|meeting| meeting.is_unanswered()),
+        was_held: claim.hand_overs > 0 || usage.is_some_and(Use::was_held_before),
+        is_unwanted: is_unwanted && claim.hand_overs == 0,
+        held_for,
+        fan_out,
     }
 }

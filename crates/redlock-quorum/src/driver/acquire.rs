@@ -66,10 +66,10 @@ impl Driver {
         if matches!(self.start, Start::Done | Start::Parked) {
             return;
         }
-        if !self.masters.is_connecting() {
+        if !self.masters.links().is_connecting() {
             self.started();
         } else if let Start::Connecting(since) = self.start
-            && self.masters.has_quorum()
+            && self.masters.links().has_quorum()
         {
             let now = self.now();
             let linger = now.saturating_since(since).max(LINGER_MIN);
@@ -188,7 +188,7 @@ impl Driver {
         if !self.line.can_advance() {
             return false;
         }
-        let Some(since) = self.masters.reviving_since() else { return true };
+        let Some(since) = self.masters.links().reviving_since() else { return true };
         let until = since.saturating_add(REVIVAL);
         let is_over = self.now() >= until;
         if !is_over {

@@ -125,7 +125,7 @@ impl Driver {
         let (names, masters) = (&self.nodes.names, &self.masters);
         let of = |(master, unacknowledged): (usize, &mut Unacknowledged)| {
             let Left { count, within, from_wake_up } = unacknowledged.abandoned(now)?;
-            let from_wake_up = from_wake_up || masters.lacks_barrier(master);
+            let from_wake_up = from_wake_up || masters.links().lacks_barrier(master);
             Some(ForgottenKeys { node: names[master].to_string(), count, within, from_wake_up })
         };
         self.unacknowledged.iter_mut().enumerate().filter_map(of).collect()
@@ -137,7 +137,7 @@ impl Driver {
             node: names[master].to_string(),
             resource: lock.claim.resource.clone(),
             within: left.unwrap_or(expiry),
-            from_wake_up: left.is_none() || self.masters.lacks_barrier(master),
+            from_wake_up: left.is_none() || self.masters.links().lacks_barrier(master),
         };
         let (left, expiry) = (lock.machine.left(now), lock.machine.expiry());
         left.into_iter().map(|(master, left)| key(master, left, expiry)).collect()

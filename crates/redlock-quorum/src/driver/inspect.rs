@@ -142,7 +142,7 @@ impl Driver {
     fn status_of(&self, answers: &[LastAnswer], now: Instant) -> Status {
         let mut nodes = votes(&self.nodes.names, answers).into_vec();
         for (master, node) in nodes.iter_mut().enumerate() {
-            node.tracks = self.masters.tracks(master);
+            node.tracks = self.masters.links().tracks(master);
             self.annotate(master, node, now);
         }
         Status { set: self.masters.agreed_set(), ..Status::new(nodes) }

@@ -150,7 +150,7 @@ impl Driver {
     /// Some lease is held from now on, or none is.
     pub(super) fn set_holding(&mut self) {
         for master in self.masters.set_holding(self.locks.leases() > 0).iter() {
-            self.nodes.set_urgent(master, self.masters.is_urgent(master));
+            self.nodes.set_urgent(master, self.masters.links().is_urgent(master));
         }
     }
 

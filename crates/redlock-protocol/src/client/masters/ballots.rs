@@ -14,7 +14,7 @@ impl Masters {
 
     /// Records TIME of a master, and the score from which its members start.
     pub(super) fn learn_facts(&mut self, master: usize, now: Instant) {
-        let Some(facts) = &self.links[master].facts else { return };
+        let Some(facts) = &self.links.0[master].facts else { return };
         if let Some(time) = facts.time_us {
             self.ballots.learn_clock(master, time, now);
         }

@@ -30,7 +30,7 @@ impl Masters {
     /// Begins the first connections, which have until then.
     pub fn connect(&mut self, until: Instant) {
         self.connecting_until = until;
-        self.links.iter_mut().for_each(|link| link.state = State::Connecting);
+        self.links.0.iter_mut().for_each(|link| link.state = State::Connecting);
     }
 
     /// Records that all connections are closed, and no step is under way any longer.
@@ -79,7 +79,7 @@ impl Masters {
     fn up(&mut self, master: usize, facts: Facts, cx: &mut Context<'_>) -> Meaning {
         cx.news.push(News::Up(master));
         self.warn(master, &facts, cx);
-        let link = &mut self.links[master];
+        let link = &mut self.links.0[master];
         link.state = State::Up;
         link.is_incurable = false;
         link.step_failure = StepFailure::of(&facts, cx.now);
@@ -89,7 +89,7 @@ impl Masters {
         let before = self.admission.process(master);
         let time = self.admission.time(master, ceil_millis(cx.now));
         let changed = self.admit(master, Event::Up(MasterView::of(&facts, None, time)), cx);
-        let link = &mut self.links[master];
+        let link = &mut self.links.0[master];
         link.weight = Weight::of(&facts.run_id);
         link.facts = Some(facts);
         link.read_at = cx.now;
@@ -109,7 +109,7 @@ impl Masters {
 
     /// Warns of features that a server lacks.
     fn warn(&mut self, master: usize, facts: &Facts, cx: &mut Context<'_>) {
-        let link = &mut self.links[master];
+        let link = &mut self.links.0[master];
         if !std::mem::replace(&mut link.is_known_mute, !facts.tracks) && !facts.tracks {
             cx.news.push(News::Weak(master, Weakness::NoPushes));
         }
@@ -131,10 +131,10 @@ impl Masters {
         retries_now: bool,
         cx: &mut Context<'_>,
     ) -> Meaning {
-        let is_news = self.links[master].state.cause() != Some(&cause);
+        let is_news = self.links.0[master].state.cause() != Some(&cause);
         cx.news.push(News::Down(master, cause.clone(), is_news));
         let has_ended = cause == Cause::ConnectionRefused;
-        let link = &mut self.links[master];
+        let link = &mut self.links.0[master];
         link.facts = None;
         // Before the machine looks, because it waits for masters that are still being connected.
         link.state = if retries_now { State::Reviving(cx.now, cause) } else { State::Down(cause) };
@@ -149,8 +149,8 @@ impl Masters {
     }
 
     fn urge(&mut self, master: usize, cx: &mut Context<'_>) {
-        if self.links[master].urge(self.is_holding) {
-            cx.news.push(News::Urgent(master, self.links[master].is_urgent));
+        if self.links.0[master].urge(self.is_holding) {
+            cx.news.push(News::Urgent(master, self.links.0[master].is_urgent));
         }
     }
 }

@@ -25,7 +25,7 @@ impl Masters {
     /// to do it next. Handles that were made together do not stay together, by `random` from 0 to
     /// 1.
     pub fn refresh(&mut self, random: f64, cx: &mut Context<'_>) -> Instant {
-        for (master, link) in self.links.iter().enumerate() {
+        for (master, link) in self.links.0.iter().enumerate() {
             if link.read_at.saturating_add(FRESH_FOR / 2) <= cx.now {
                 cx.news.push(News::Ask(master, AdmissionOp::ReadFacts.into(), Asker::Fresh));
             }

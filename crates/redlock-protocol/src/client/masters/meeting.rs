@@ -17,14 +17,14 @@ impl Points for Masters {
     /// different meeting points, which costs only time.
     #[inline]
     fn meeting_point(&self, key: &[u8], avoided: MasterSet, now: Instant) -> Option<usize> {
-        let weight = |master: usize| self.links[master].weight.of_key(key);
+        let weight = |master: usize| self.links.0[master].weight.of_key(key);
         let preferred = |master: &usize| (!avoided.contains(*master), weight(*master));
         (0..self.len()).filter(|master| self.may_meet(*master, now)).max_by_key(preferred)
     }
 
     #[inline]
     fn may_meet(&self, master: usize, now: Instant) -> bool {
-        let link = &self.links[master];
+        let link = &self.links.0[master];
         link.state == State::Up
             && link.facts.as_ref().is_some_and(|facts| facts.tracks)
             && link.suspect_until <= now
@@ -33,7 +33,7 @@ impl Points for Masters {
 
     #[inline]
     fn has_queue(&self, master: usize) -> bool {
-        let facts = self.links[master].facts.as_ref();
+        let facts = self.links.0[master].facts.as_ref();
         self.terms.wants_queue && facts.is_some_and(|facts| facts.no_queue.is_none())
     }
 
@@ -48,7 +48,7 @@ impl Points for Masters {
 impl Masters {
     /// Records that the server denies something that a queue needs: no queue is used there.
     pub(super) fn forbid_queue(&mut self, master: usize, why: String, cx: &mut Context<'_>) {
-        if let Some(facts) = &mut self.links[master].facts {
+        if let Some(facts) = &mut self.links.0[master].facts {
             cx.news.push(News::NoQueue(master, why.clone()));
             facts.no_queue = Some(why);
         }
@@ -56,6 +56,6 @@ impl Masters {
 
     /// Excludes `master` as a meeting point until this instant, because it was slow to answer.
     pub fn suspect(&mut self, master: usize, until: Instant) {
-        self.links[master].suspect_until = until;
+        self.links.0[master].suspect_until = until;
     }
 }

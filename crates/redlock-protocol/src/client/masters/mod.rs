@@ -5,7 +5,7 @@
 //! callers and keys do not occur here. Consequences for other parts are appended to [`News`], in
 //! order.
 //!
-//! In reading order: `link` (one master), `news`; `events` (what happens to connections), `voting`
+//! In reading order: `link` (one master), `links`, `news`; `events` (what happens to connections), `voting`
 //! (whose answers are valid), `steps` (towards admission), `gate` (attempts that wait for steps),
 //! `doubt` (a master that reports that its data may be gone), `freshness`, `ballots`, `meeting`, `view`
 //! (what questions see).
@@ -16,6 +16,7 @@ mod events;
 mod freshness;
 mod gate;
 mod link;
+mod links;
 mod meeting;
 mod millis;
 mod news;
@@ -34,6 +35,7 @@ use redlock_core::{Cause, Instant, ListDoubt, Verdict};
 pub use self::freshness::FRESH_FOR;
 use self::gate::Gate;
 use self::link::{Link, State};
+pub use self::links::Links;
 use self::millis::to_millis;
 pub use self::news::{News, Weakness};
 use self::steps::Steps;
@@ -42,13 +44,12 @@ use crate::ballot::chooser::Chooser;
 use crate::incarnations::Incarnations;
 use crate::inspection::is_incurable;
 use crate::master_set::MasterSet;
-use crate::quorum::quorum;
 
 /// All masters of one client.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Masters {
     terms: Terms,
-    links: Vec<Link>,
+    links: Links,
     /// Decides with `incarnations` which masters vote.
     admission: Admission,
     incarnations: Incarnations,
@@ -110,7 +111,7 @@ impl Masters {
         let masters = terms.names.iter().count();
         let max_ttl = if terms.has_quarantine { MAX_TTL_MAX } else { terms.max_ttl };
         Self {
-            links: vec![Link::new(); masters],
+            links: Links(vec![Link::new(); masters]),
             admission: admission(masters, &terms),
             incarnations: Incarnations::new(masters),
             voting: MasterSet::EMPTY,
@@ -130,7 +131,7 @@ impl Masters {
     /// Returns the number of masters.
     #[inline]
     pub fn len(&self) -> usize {
-        self.links.len()
+        self.links.0.len()
     }
 
     /// Returns all masters.
@@ -140,7 +141,7 @@ impl Masters {
 
     /// Returns `true` if there are no masters.
     pub fn is_empty(&self) -> bool {
-        self.links.is_empty()
+        self.links.0.is_empty()
     }
 
     /// Returns the longest usable TTL.
@@ -149,71 +150,27 @@ impl Masters {
         self.max_ttl
     }
 
+    /// Returns the connections to all masters.
+    #[inline]
+    pub fn links(&self) -> &Links {
+        &self.links
+    }
+
     /// Returns the admission of all masters.
     pub fn admission(&self) -> &Admission {
         &self.admission
     }
 
-    /// Returns `true` if there is a connection to `master`.
-    pub fn is_up(&self, master: usize) -> bool {
-        self.links[master].state == State::Up
-    }
-
-    /// Returns whether `master` reports changes of keys. `None` if it is not connected.
-    pub fn tracks(&self, master: usize) -> Option<bool> {
-        let link = &self.links[master];
-        let facts = link.facts.as_ref().filter(|_| link.state == State::Up);
-        facts.map(|facts| facts.tracks)
-    }
-
-    /// Returns `true` if a late SET may still arrive over a previous connection to `master`.
-    pub fn lacks_barrier(&self, master: usize) -> bool {
-        self.links[master].lacks_barrier
-    }
-
-    /// Returns `true` if some master was never reached, and still may be.
-    pub fn is_connecting(&self) -> bool {
-        self.links.iter().any(|link| link.state == State::Connecting)
-    }
-
     /// Passes to the admission whether first connections are still being made.
     fn note_connecting(&mut self, now: Instant) {
-        let may_connect = self.is_connecting() && now < self.connecting_until;
+        let may_connect = self.links.is_connecting() && now < self.connecting_until;
         self.admission.set_connecting(may_connect);
-    }
-
-    /// Returns `true` if a quorum of masters is connected.
-    #[inline]
-    pub fn has_quorum(&self) -> bool {
-        self.up_count() >= quorum(self.len())
-    }
-
-    /// Returns since when connections are being made again that would complete a quorum. `None` if
-    /// there is a quorum, or if these connections would not complete one.
-    #[inline]
-    pub fn reviving_since(&self) -> Option<Instant> {
-        let since = self.links.iter().filter_map(|link| match link.state {
-            State::Reviving(since, _) => Some(since),
-            _ => None,
-        });
-        let reviving = since.clone().count();
-        let suffices = self.up_count() + reviving >= quorum(self.len());
-        if self.has_quorum() || !suffices { None } else { since.max() }
-    }
-
-    fn up_count(&self) -> usize {
-        self.links.iter().filter(|link| link.state == State::Up).count()
     }
 
     /// Records the answer of `master` to an attempt.
     #[inline]
     pub fn answered(&mut self, master: usize, verdict: &Verdict) {
-        self.links[master].is_incurable = is_incurable(verdict);
-    }
-
-    /// Returns the masters whose last answer showed an obstacle that waiting does not remove.
-    pub fn incurable(&self) -> MasterSet {
-        (0..self.len()).filter(|master| self.links[*master].is_incurable).collect()
+        self.links.0[master].is_incurable = is_incurable(verdict);
     }
 
     /// Returns why no request is sent to `master`. `None` if its node answers, which it also does
@@ -227,7 +184,7 @@ impl Masters {
         }
         // A first connection that is not made in time has timed out, whether or not its node has
         // reported that yet.
-        let is_connecting = self.links[master].state == State::Connecting;
+        let is_connecting = self.links.0[master].state == State::Connecting;
         (is_connecting && now >= self.connecting_until).then_some(Cause::TimedOut)
     }
 
@@ -238,12 +195,7 @@ impl Masters {
         if std::mem::replace(&mut self.is_holding, is_holding) == is_holding {
             return MasterSet::EMPTY;
         }
-        (0..self.len()).filter(|master| self.links[*master].urge(is_holding)).collect()
-    }
-
-    /// Returns `true` if a new connection to `master` is urgent.
-    pub fn is_urgent(&self, master: usize) -> bool {
-        self.links[master].is_urgent
+        (0..self.len()).filter(|master| self.links.0[*master].urge(is_holding)).collect()
     }
 }
 

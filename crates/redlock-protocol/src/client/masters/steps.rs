@@ -294,7 +294,7 @@ impl Masters {
                 Event::Probed(self.viewed(master, facts, *members, cx.now))
             }
             Ok(AdmissionReply::Script(reply)) => {
-                self.links[master].step_failure = None;
+                self.links.0[master].step_failure = None;
                 Event::Script(reply.clone())
             }
             Ok(_) => Event::Failed,
@@ -332,7 +332,7 @@ impl Masters {
     /// Handles the reply of a script that an operator ordered.
     pub fn ordered(&mut self, master: usize, reply: Reply, cx: &mut Context<'_>) {
         self.steps[master].drop_step();
-        self.links[master].step_failure = None;
+        self.links.0[master].step_failure = None;
         self.learn(master, Event::Script(reply), cx);
     }
 }

@@ -15,12 +15,12 @@ impl View for Masters {
     }
 
     fn connected(&self) -> MasterSet {
-        (0..self.len()).filter(|master| self.is_up(*master)).collect()
+        (0..self.len()).filter(|master| self.links.is_up(*master)).collect()
     }
 
     fn seen(&self, master: usize, now: Instant) -> Seen<'_> {
         Seen {
-            facts: self.links[master].facts.as_ref(),
+            facts: self.links.0[master].facts.as_ref(),
             max_ttl: self.admission.max_ttl_of(master),
             set: self.admission.set_of(master),
             why_not: (!self.votes(master)).then(|| self.cause(master, now)),

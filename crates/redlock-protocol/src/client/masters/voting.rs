@@ -35,7 +35,8 @@ impl Masters {
     /// vote, or did not vote when the request was sent. An *unknown* answer has its own cause.
     #[inline]
     pub fn counts(&self, vote: &Vote, now: Instant) -> Counts {
-        let voted = self.votes(vote.master) && vote.sent_at >= self.links[vote.master].alive_since;
+        let voted =
+            self.votes(vote.master) && vote.sent_at >= self.links.0[vote.master].alive_since;
         match voted || !vote.answer.verdict.is_clear() {
             true => Counts::Yes,
             false => Counts::Not(self.cause(vote.master, now)),
@@ -98,7 +99,7 @@ impl Masters {
     /// Returns why the answer of `master` is not valid. If a required property is missing, that is
     /// reported in place of a quarantine, because waiting does not fix it.
     pub fn cause(&self, master: usize, now: Instant) -> Cause {
-        let link = &self.links[master];
+        let link = &self.links.0[master];
         let why = match (self.admission.why(master, floor_millis(now)), &link.unfit) {
             (Some(Why::TwinOf(other)), _) => {
                 let name = self.terms.names.iter().nth(other).unwrap_or_default();
@@ -207,14 +208,14 @@ impl Masters {
     /// Ballots go to the set of the identity with which the master is taken to be admitted.
     fn name_ballots(&mut self, master: usize, cx: &mut Context<'_>) {
         let run = self.admission.admitted_as(master);
-        if std::mem::replace(&mut self.links[master].admitted_as, run) != run {
+        if std::mem::replace(&mut self.links.0[master].admitted_as, run) != run {
             cx.news.push(News::Admitted(master, run));
         }
     }
 
     /// Decides whether `master` votes. Returns `true` if it does and did not before.
     fn review(&mut self, master: usize, continuity: Continuity, now: Instant) -> bool {
-        let link = &mut self.links[master];
+        let link = &mut self.links.0[master];
         if continuity != Continuity::Kept {
             link.alive_since = now;
         }
@@ -241,20 +242,12 @@ impl Masters {
             Cause::ErrorReply(error) | Cause::Demoted(error) => error.clone(),
             cause => cause.to_string(),
         };
-        self.links[master].step_failure = Some(StepFailure { error, at: now });
-    }
-
-    /// Returns the masters whose latest step failed before this instant. The cause may have been
-    /// removed since, and the next step shows whether it was.
-    pub fn step_failed_before(&self, at: Instant) -> MasterSet {
-        let failure = |master: usize| self.links[master].step_failure.as_ref();
-        let was = |master: &usize| failure(*master).is_some_and(|failure| failure.at < at);
-        (0..self.len()).filter(was).collect()
+        self.links.0[master].step_failure = Some(StepFailure { error, at: now });
     }
 
     /// Records facts of the server that were read again.
     pub(super) fn probed(&mut self, master: usize, mut facts: Facts, now: Instant) {
-        let link = &mut self.links[master];
+        let link = &mut self.links.0[master];
         if let Some(before) = &link.facts {
             // These are about the connection, which is the same.
             (facts.tracks, facts.has_barrier) = (before.tracks, before.has_barrier);

@@ -146,10 +146,10 @@ impl Driver {
     /// Returns `true` if waiting cannot change the last answers of the masters. More votes may be
     /// on their way.
     fn is_hopeless(&self, loss: &Loss, refusal: Refusal, asked_at: Instant) -> bool {
-        let curable = self.masters.step_failed_before(asked_at);
+        let curable = self.masters.links().step_failed_before(asked_at);
         let is_unanswered = refusal == Refusal::Silent
             || refusal == Refusal::NoQuorum && loss.refusal == Refusal::Silent;
-        is_unanswered && is_hopeless(&loss.answers, self.masters.incurable(), curable)
+        is_unanswered && is_hopeless(&loss.answers, self.masters.links().incurable(), curable)
     }
 
     /// How long votes take: what waiters pause for is measured by it.

@@ -40,7 +40,7 @@ impl Driver {
             self.observer.abandoned(master, round.given_up, now);
         }
         self.expire_releases(master, now);
-        if self.masters.is_up(master) {
+        if self.masters.links().is_up(master) {
             self.send_batch(master, now);
         }
         self.ask_again(master, round.keeps_up);

@@ -1,6 +1,6 @@
 # All targets honor CARGO_TARGET_DIR.
 .DEFAULT_GOAL := help
-.PHONY: help demo test check model bench profile doc up down image test-compose dist install container release-check clean need-cargo need-redis
+.PHONY: help demo test test-servers check model simulate bench profile doc up down image test-compose dist install container release-check clean need-cargo need-redis
 
 # A newly installed cargo is not yet on the PATH of this shell.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -29,6 +29,11 @@ check: need-cargo ## check prose, format, lints, each crate separately, and docu
 model: need-cargo ## explore every state of the models, and find a counterexample for each mutant
 	cargo run --release --locked --quiet -p model
 
+SECONDS ?= 60
+SEED ?= 1
+simulate: need-cargo ## play stories of clients, masters and faults for SECONDS=60, from SEED=1 on
+	@cargo run --release --locked --quiet -p fleet -- $(SECONDS) $(SEED)
+
 bench: need-cargo need-redis ## measure latency and throughput against the floor and peers
 	cargo bench -p benches --locked
 
@@ -47,6 +52,9 @@ down: ## stop these masters and remove their data
 
 image: need-redis ## build an image of this machine's redis-server, for REDIS_IMAGE=redlock-redis:local
 	scripts/masters.sh image
+
+test-servers: need-cargo need-redis ## run the tests on real servers with other versions of Redis and Valkey
+	nice scripts/test-servers.sh
 
 test-compose: need-cargo ## start these masters, run their tests, and remove them
 	scripts/masters.sh test

@@ -29,7 +29,7 @@ programs() {
 # The programs that compute, with neither servers nor a real clock. They have the lowest priority,
 # because a test about one second must get its CPU time within that second. The smallest are first, so
 # that the largest have the whole machine after all other programs have finished.
-COMPUTES='^(tests/(sim|newcomer)|model/bounds|redlock-protocol/lib|redlock-quorum/(doorbell|imports)|doc)$'
+COMPUTES='^(tests/(sim|newcomer)|model/bounds|fleet/(lib|short)|redlock-protocol/lib|redlock-quorum/(doorbell|imports)|doc)$'
 
 start() {
     local name=$1 folder=$2 path=$3

@@ -25,7 +25,6 @@ use super::support::floor::{PX, RELEASE};
 /// The sorted set with the ballots.
 const BALLOTS: &str = "ballots";
 
-/// One contender.
 struct Contender {
     masters: Vec<Master>,
     /// The socket on which the previous contender reports that it has the key.

@@ -6,6 +6,7 @@ mod ballots;
 mod marks;
 mod queue_ballots;
 mod queues;
+mod reservations;
 mod resuming;
 
 use std::sync::Arc;

@@ -21,7 +21,7 @@ impl Waiter {
         Self { asker: Asker::another(backend).await, queue }
     }
 
-    fn entry(&self, ask: Option<&Token>, waited_us: u64) -> Op {
+    pub(super) fn entry(&self, ask: Option<&Token>, waited_us: u64) -> Op {
         let ask = ask.map(|token| (token.clone(), LONG));
         let queue = self.queue.clone();
         Op::enter(KEY, Entry { queue, ask, waited_us, reservation_ms: RESERVED_MS }, None)
@@ -31,12 +31,12 @@ impl Waiter {
         self.asker.ask(self.entry(Some(token), 0)).await
     }
 
-    async fn stand(&mut self, waited: Duration) -> Answer {
+    pub(super) async fn stand(&mut self, waited: Duration) -> Answer {
         let waited_us = u64::try_from(waited.as_micros()).unwrap();
         self.asker.ask(self.entry(None, waited_us)).await
     }
 
-    fn exit(&self, token: Option<&Token>, gives_up_place: bool, leaving: Leaving) -> Op {
+    pub(super) fn exit(&self, token: Option<&Token>, gives_up_place: bool, leaving: Leaving) -> Op {
         let (queue, token) = (self.queue.clone(), token.cloned());
         let reservation_ms = RESERVED_MS;
         Op::leave(KEY, Exit { queue, token, gives_up_place, reservation_ms, leaving })
@@ -46,15 +46,15 @@ impl Waiter {
         self.asker.ask(self.exit(Some(token), false, leaving)).await
     }
 
-    async fn give_up(&mut self) -> Answer {
+    pub(super) async fn give_up(&mut self) -> Answer {
         self.asker.ask(self.exit(None, true, Leaving::Undo)).await
     }
 
-    async fn take(&mut self, token: &Token) -> Answer {
+    pub(super) async fn take(&mut self, token: &Token) -> Answer {
         self.asker.ask(Op::take(KEY, token.clone(), LONG, None)).await
     }
 
-    async fn reserve(&mut self, token: &Token) -> Answer {
+    pub(super) async fn reserve(&mut self, token: &Token) -> Answer {
         self.asker.ask(Op::reserve(KEY, token.clone(), RESERVED_MS)).await
     }
 
@@ -66,12 +66,12 @@ impl Waiter {
     }
 
     /// Whatever was published before this has come by now.
-    async fn is_left_alone(&mut self) {
+    pub(super) async fn is_left_alone(&mut self) {
         self.asker.inspect().await;
         assert!(self.asker.events.try_recv().is_err(), "it was called");
     }
 
-    async fn value(&mut self) -> Option<String> {
+    pub(super) async fn value(&mut self) -> Option<String> {
         match self.asker.inspect().await.verdict {
             Verdict::Free => None,
             Verdict::Held { token, .. } => token,
@@ -79,13 +79,13 @@ impl Waiter {
         }
     }
 
-    async fn waiters(&mut self) -> u32 {
+    pub(super) async fn waiters(&mut self) -> u32 {
         let answer = self.asker.ask(Op::count_waiters(self.queue.key())).await;
         answer.queued.expect("a count").waiters
     }
 }
 
-async fn waiters<const N: usize>(backend: &Backend) -> [Waiter; N] {
+pub(super) async fn waiters<const N: usize>(backend: &Backend) -> [Waiter; N] {
     let mut waiters = Vec::new();
     for number in 0..N {
         waiters.push(Waiter::new(backend, number as u64).await);
@@ -97,20 +97,20 @@ pub(super) fn token(text: &str) -> Token {
     Token::parse(text).unwrap()
 }
 
-fn granted(others: u32) -> Answer {
+pub(super) fn granted(others: u32) -> Answer {
     Answer::granted().with_queued(Queued { waiters: others, rank: None })
 }
 
-fn left_nothing_of_ours(waiters: u32) -> Answer {
+pub(super) fn left_nothing_of_ours(waiters: u32) -> Answer {
     not_ours().with_queued(Queued { waiters, rank: None })
 }
 
-fn place(answer: &Answer) -> (u32, Option<u32>) {
+pub(super) fn place(answer: &Answer) -> (u32, Option<u32>) {
     let queued = answer.queued.expect("a place");
     (queued.waiters, queued.rank)
 }
 
-fn reserved_for(waiter: &Waiter) -> Option<String> {
+pub(super) fn reserved_for(waiter: &Waiter) -> Option<String> {
     Some(Reservation { ticket: Some(waiter.queue.ticket()) }.to_string())
 }
 
@@ -240,7 +240,7 @@ async fn when_the_first_gives_up_a_key_that_is_taken_the_second_is_told() {
     b.is_left_alone().await;
     d.is_left_alone().await;
     assert_eq!(b.give_up().await, left_nothing_of_ours(1));
-    assert_eq!((d.called().await, d.value().await.as_deref()), (Call::Next, Some("a")));
+    assert_eq!((d.called().await, d.value().await.as_deref()), (Call::Try, Some("a")));
 
     d.stand(Duration::from_secs(10)).await;
     c.stand(Duration::from_secs(5)).await;
@@ -292,30 +292,6 @@ async fn who_is_the_first_itself_takes_a_key_that_is_free() {
 }
 
 #[tokio::test]
-async fn a_reservation_that_is_over_is_nobody_s_and_the_next_one_is_called() {
-    let backend = Backend::start().await;
-    let [mut a, mut b, mut c] = waiters(&backend).await;
-    a.enter(&token("a")).await;
-    b.enter(&token("b")).await;
-    c.enter(&token("c")).await;
-    let (queue, token_of_a) = (a.queue.clone(), Some(token("a")));
-    let exit = Exit {
-        queue,
-        token: token_of_a,
-        gives_up_place: false,
-        reservation_ms: 100,
-        leaving: Leaving::Done,
-    };
-    assert_eq!(a.asker.ask(Op::leave(KEY, exit)).await, granted(2));
-    backend.pass(Duration::from_millis(150)).await;
-    assert_eq!(a.value().await, None);
-    let late = b.enter(&token("b2")).await;
-    assert_eq!(late.verdict.reservation(), Some(Reservation { ticket: Some(c.queue.ticket()) }));
-    assert_eq!((c.called().await, c.called().await), (Call::Next, Call::Go));
-    assert_eq!(c.enter(&token("c2")).await, granted(1), "who was late has a place again");
-}
-
-#[tokio::test]
 async fn a_queue_is_gone_three_seconds_after_the_last_entry() {
     let backend = Backend::start().await;
     let [mut a, mut b] = waiters(&backend).await;
@@ -326,76 +302,6 @@ async fn a_queue_is_gone_three_seconds_after_the_last_entry() {
     backend.pass(Duration::from_millis(1_600)).await;
     assert_eq!(a.waiters().await, 0);
     assert_eq!(a.leave(&token("a"), Leaving::Done).await, granted(0));
-}
-
-#[tokio::test]
-async fn a_late_reserve_behind_the_successor_s_take_does_nothing() {
-    let backend = Backend::start().await;
-    let [mut a, mut b] = waiters(&backend).await;
-    assert_eq!(a.take(&token("a")).await, Answer::granted());
-    assert_eq!(a.reserve(&token("a")).await, Answer::granted());
-    assert_eq!(a.value().await.as_deref(), Some(Reservation::PREFIX));
-    assert_eq!(b.take(&token("b")).await, Answer::granted());
-    assert_eq!(a.reserve(&token("a")).await, not_ours(), "traps 1 and 2");
-    assert_eq!(a.value().await.as_deref(), Some("b"));
-}
-
-#[tokio::test]
-async fn a_reserve_that_is_repeated_does_nothing_new() {
-    let backend = Backend::start().await;
-    let [mut a] = waiters(&backend).await;
-    a.take(&token("a")).await;
-    a.reserve(&token("a")).await;
-    backend.pass(Duration::from_millis(50)).await;
-    let left = a.asker.left().await;
-    assert_eq!(a.reserve(&token("a")).await, not_ours(), "trap 2");
-    assert!(a.asker.left().await <= left, "it was given more time");
-}
-
-#[tokio::test]
-async fn a_take_replaces_no_token_its_own_included() {
-    let backend = Backend::start().await;
-    let [mut a, mut b] = waiters(&backend).await;
-    a.take(&token("a")).await;
-    for asked in ["a", "b"] {
-        let refused = b.take(&token(asked)).await;
-        assert!(held_by(&token("a"), &refused), "trap 3: {refused:?}");
-        assert!(holder(&refused).1.is_some());
-    }
-    b.asker.release(&token("a")).await;
-    backend.put_other_type(KEY, LONG).await;
-    let refused = b.take(&token("b")).await;
-    assert_eq!(holder(&refused).0, None, "a key of another type is another's");
-    assert_eq!(b.reserve(&token("b")).await, not_ours());
-    let queued = b.enter(&token("b")).await;
-    assert_eq!((holder(&queued).0, place(&queued)), (None, (1, Some(0))));
-    assert_eq!(b.leave(&token("b"), Leaving::Done).await, left_nothing_of_ours(1));
-}
-
-#[tokio::test]
-async fn nobody_extends_or_releases_a_reservation() {
-    let backend = Backend::start().await;
-    let [mut a, mut b] = waiters(&backend).await;
-    a.enter(&token("a")).await;
-    b.enter(&token("b")).await;
-    a.leave(&token("a"), Leaving::Done).await;
-    let reserved = reserved_for(&b);
-    assert!(Token::parse(&reserved.clone().unwrap()).is_err(), "trap 24");
-    assert_eq!(a.asker.release(&token("a")).await, not_ours());
-    let refused = a.asker.extend(&token("a"), LONG).await;
-    assert_eq!(holder(&refused).0.map(str::to_owned), reserved);
-}
-
-#[tokio::test]
-async fn a_plain_reservation_is_handed_on_where_somebody_waits() {
-    let backend = Backend::start().await;
-    let [mut a, mut b, mut c] = waiters(&backend).await;
-    a.take(&token("a")).await;
-    a.reserve(&token("a")).await;
-    let queued = b.enter(&token("b")).await;
-    assert_eq!(queued.verdict.reservation(), Some(Reservation { ticket: None }));
-    assert_eq!(c.leave(&token("c"), Leaving::Undo).await, left_nothing_of_ours(1));
-    assert_eq!((b.called().await, b.value().await), (Call::Go, reserved_for(&b)));
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says so what it expects")]
 
+mod debian;
 mod links;
 mod quick_start;
 mod size;

@@ -8,7 +8,7 @@ use redlock_testkit::RedisServers;
 
 use crate::{blocks, root};
 
-const CLI: &str = include_str!("../../docs/CLI.md");
+const INSTALL: &str = include_str!("../../docs/INSTALL.md");
 /// A line of a transcript in place of output that is not shown.
 const LEFT_OUT: &str = "...";
 const END: &str = "<<end of a command>>";
@@ -18,7 +18,7 @@ type Step<'a> = (&'a str, Vec<&'a str>);
 
 /// The steps of the block that contains `word`.
 fn transcript(word: &str) -> Vec<Step<'static>> {
-    let found = blocks(CLI, "console").into_iter().find(|block| block.contains(word));
+    let found = blocks(INSTALL, "console").into_iter().find(|block| block.contains(word));
     let mut steps: Vec<Step<'static>> = Vec::new();
     for line in found.unwrap_or_else(|| panic!("no transcript has {word}")).lines() {
         match line.strip_prefix("$ ") {
@@ -34,7 +34,7 @@ fn target() -> PathBuf {
 }
 
 /// An empty folder with a home and with stand-ins for programs that would change this machine.
-fn machine(name: &str) -> PathBuf {
+pub(crate) fn machine(name: &str) -> PathBuf {
     let machine = target().join("tmp/transcripts").join(name);
     drop(fs::remove_dir_all(&machine));
     fs::create_dir_all(machine.join("root/var/lib/dpkg/info")).unwrap();
@@ -94,7 +94,7 @@ fn replay(name: &str, word: &str, folder: impl FnOnce(&Path) -> PathBuf) {
 }
 
 /// A folder with a copy of `make dist`, if that was run for this version.
-fn dist(file: &str) -> Option<PathBuf> {
+pub(crate) fn dist(file: &str) -> Option<PathBuf> {
     let dist = target().join("dist");
     dist.join(file).exists().then_some(dist)
 }

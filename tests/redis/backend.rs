@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redlock_core::{Clock, Member, Node, RedisNode, RedisSetup};
-use redlock_testkit::lab::text;
+use redlock_testkit::lab::{NO_TRACKING_RIGHTS, text};
 use redlock_testkit::{RedisServer, ServerOptions};
 
 fn node(url: &str, quarantine: bool) -> Arc<RedisNode> {
@@ -43,8 +43,8 @@ impl Backend {
     /// A master that pushes nothing.
     pub(crate) async fn without_tracking() -> Self {
         let master = RedisServer::with(&ServerOptions::new().brand_new()).unwrap();
-        let words = ["ACL", "SETUSER", "few", "on", ">secret", "~*", "+@all", "-client|tracking"];
-        master.command(&words).unwrap();
+        let words = ["ACL", "SETUSER", "few", "on", ">secret", "~*", "+@all"];
+        master.command(&[&words[..], &NO_TRACKING_RIGHTS].concat()).unwrap();
         let url = format!("redis://few:secret@{}", master.name());
         Self { node: node(&url, true), master }
     }

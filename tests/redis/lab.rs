@@ -4,11 +4,20 @@ use redlock_quorum::{
     Guard, LockRequest, NodeVote, Redlock, RedlockBuilder, ReleaseError, Verdict, Votes,
 };
 pub(crate) use redlock_testkit::lab::{
-    PATIENCE, calls, eventually, in_time, keys, ms, never, no_key_is_left, pttl, put, secs, text,
-    value,
+    PATIENCE, calls, eventually, has_setting, in_time, keys, ms, never, no_key_is_left, pttl, put,
+    secs, text, value,
 };
 use redlock_testkit::{FaultProxy, RedisServer, RedisServers};
 use tokio::time::{Instant, sleep};
+
+/// Returns `true` if the server was built with TLS. Otherwise reports that the test is skipped.
+pub(crate) fn has_tls() -> bool {
+    let has = has_setting(&RedisServer::start().unwrap(), "tls-port");
+    if !has {
+        println!("skipped: the server was built without TLS");
+    }
+    has
+}
 
 pub(crate) fn masters() -> RedisServers {
     RedisServers::start(5).unwrap()

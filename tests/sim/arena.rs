@@ -30,6 +30,7 @@ pub(crate) const fn ms(millis: u64) -> Duration {
 pub(crate) fn handle(masters: &SimNodes) -> RedlockBuilder {
     thread_local!(static HANDLES: Cell<u64> = const { Cell::new(0) });
     let seed = HANDLES.replace(HANDLES.get() + 1);
+    crate::replay::record();
     Redlock::builder().masters(masters.nodes()).clock(masters.clock()).ttl(TTL).seed(seed)
 }
 

@@ -12,6 +12,7 @@ mod exclusion;
 mod fencing;
 mod lease;
 mod recipes;
+mod replay;
 mod reports;
 mod seeds;
 mod waiting;

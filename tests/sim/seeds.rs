@@ -27,6 +27,9 @@ where
         if let Err(error) = simulate(run(seed)) {
             panic!("seed {seed}: {error:#}");
         }
+        if let Err(differs) = crate::replay::check() {
+            panic!("seed {seed}: a client does not repeat itself: {differs}");
+        }
     }
 }
 

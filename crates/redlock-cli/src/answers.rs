@@ -10,8 +10,8 @@ use crate::duration::about;
 use crate::lists;
 use crate::moment;
 
-/// Whether a majority of masters has a key of another type. In a status a master that does not
-/// name a holder has one.
+/// Returns `true` if a majority of masters has a key of another type. In a status a master that
+/// does not name a holder has one.
 pub(crate) fn is_foreign(status: &Status) -> bool {
     let is_foreign = |node: &&NodeVote| {
         let is_kept = node.verdict.reservation().is_some();
@@ -125,7 +125,7 @@ fn said_of(said: Vec<(&str, String)>, masters: usize) -> String {
 
 /// Returns each different answer, with its master or its masters. The masters have no names if all
 /// of them gave this answer.
-fn grouped<'a>(said: &'a [(&str, String)], masters: usize) -> Vec<(String, &'a str)> {
+pub(crate) fn grouped<'a>(said: &'a [(&str, String)], masters: usize) -> Vec<(String, &'a str)> {
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
     for (node, words) in said {
         match groups.iter_mut().find(|(other, _)| other == words) {
@@ -294,7 +294,7 @@ pub(crate) fn refused(votes: &Votes) -> String {
     in_one_line(votes.iter().map(|vote| (vote, one(vote))).collect())
 }
 
-/// Why a lock was refused: by whom, and what each master said when it was.
+/// Returns why a lock was refused: by whom, and what each master said when it was.
 pub(crate) fn refusal(key: &str, votes: &Votes) -> String {
     let list = refused(votes);
     if votes.is_outbid() {
@@ -350,7 +350,7 @@ pub(crate) fn left(ttl: Option<Duration>) -> String {
     }
 }
 
-/// How many masters have answered a status, whatever they have.
+/// Returns how many masters have answered a status, whatever they have.
 pub(crate) fn answered(status: &Status) -> usize {
     status.nodes.iter().filter(|node| node.verdict.is_clear()).count()
 }
@@ -363,7 +363,7 @@ pub(crate) fn timed(vote: &NodeVote) -> String {
     }
 }
 
-/// How long an answer took; silence has no latency.
+/// Returns how long an answer took; silence has no latency.
 pub(crate) fn latency(vote: &NodeVote) -> Option<Duration> {
     vote.latency.filter(|_| vote.verdict.is_clear())
 }
@@ -394,44 +394,4 @@ impl<'a> Incurable<'a> {
 pub(crate) const FOREIGN: &str = "a key of another type";
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn equal_answers_are_shown_once() {
-        let line = |said: [&str; 5]| {
-            let nodes = ["a", "b", "c", "d", "e"].into_iter().zip(said);
-            said_once(nodes.map(|(node, words)| (node, words.into())).collect())
-        };
-        assert_eq!(line(["timed out"; 5]), "5 masters: timed out");
-        let some = said_of_some(vec![("a", "timed out".into()), ("b", "timed out".into())]);
-        assert_eq!(some, "2 masters (a, b): timed out");
-        assert_eq!(
-            line(["granted", "timed out", "granted", "free", "granted"]),
-            "3 masters (a, c, e): granted, b timed out, d free"
-        );
-    }
-
-    #[test]
-    fn a_key_that_did_not_count_is_told_apart_from_one_that_did() {
-        let early = Cause::NotAdmitted(NotAdmitted::new(WhyNot::Restarted).into());
-        for (said, counted) in [
-            (Verdict::Granted, true),
-            (Verdict::Unknown(Cause::TimedOut), true),
-            (Verdict::Unknown(early), false),
-            (Verdict::BallotRefused, false),
-        ] {
-            assert_eq!(did_not_count(&said).is_none(), counted, "{said}");
-        }
-    }
-
-    #[test]
-    fn a_token_on_a_majority_counts_for_as_long_as_it_is_on_one() {
-        let ms = |ms| Some(Duration::from_millis(ms));
-        let keys = vec![("a", ms(90)), ("b", ms(70)), ("a", ms(50)), ("a", None)];
-        assert_eq!(on_majority(keys.clone(), 4), Some(("a", ms(50))));
-        assert_eq!(on_majority(keys.clone(), 3), Some(("a", ms(90))));
-        assert_eq!(on_majority(keys, 7), None, "three of seven are no majority");
-        assert_eq!(on_majority(vec![("a", None), ("a", None)], 3), Some(("a", None)));
-    }
-}
+mod tests;

@@ -31,11 +31,11 @@ pub(crate) struct Child {
 /// A change in the state of the command.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum News {
-    /// It runs, as before.
+    /// The command runs, as before.
     None,
-    /// It was stopped by this signal.
+    /// The command was stopped by this signal.
     Stopped(i32),
-    /// It has ended and waits to be reaped.
+    /// The command has ended and waits to be reaped.
     Ended,
 }
 
@@ -61,7 +61,7 @@ impl Child {
         Ok(this)
     }
 
-    /// Whether the command is part of a job that a shell can stop and continue.
+    /// Returns `true` if the command is part of a job that a shell can stop and continue.
     pub(crate) fn has_terminal(&self) -> bool {
         self.terminal.is_some()
     }
@@ -70,14 +70,14 @@ impl Child {
         Pid::from_child(&self.process)
     }
 
-    /// Has the group killed at this instant of [`watchdog::now`](crate::watchdog::now), even if this
-    /// process is stopped by then.
+    /// Sets the instant of [`watchdog::now`](crate::watchdog::now) at which the watchdog kills the
+    /// group, even if this process is stopped by then.
     pub(crate) fn kill_at(&mut self, kill_at: u64) {
         self.watchdog.watch(self.group(), kill_at);
     }
 
-    /// Sends a signal to the whole group. Reports once for each signal that it cannot be sent to all
-    /// of the group.
+    /// Sends a signal to the whole group. Reports once for each signal that it cannot be sent to
+    /// all of the group.
     pub(crate) fn signal(&self, signal: Signal) -> Sent {
         let sent = group::signal(self.group(), signal);
         let mut refused = self.refused.borrow_mut();

@@ -44,7 +44,7 @@ fn place(words: &[OsString], word: &OsStr) -> Option<usize> {
     Some(found + 1)
 }
 
-/// As a shell takes it for one word.
+/// Quotes a word for a shell.
 fn quoted(word: &OsString) -> String {
     let word = word.to_string_lossy();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);

@@ -30,7 +30,7 @@ pub(crate) enum Found {
 }
 
 impl Direct {
-    /// Its name, as in answers.
+    /// Returns the name of the master, as in answers.
     pub(crate) fn name(&self) -> &str {
         self.0.name()
     }
@@ -94,8 +94,8 @@ impl Direct {
         }
     }
 
-    /// Returns at most `limit` keys in the place of marks under a prefix, by the names of the marks.
-    /// `None` is a value that is not a mark.
+    /// Returns at most `limit` keys in the place of marks under a prefix, by the names of the
+    /// marks. `None` is a value that is not a mark.
     pub(crate) async fn marks(
         &mut self,
         prefix: &[u8],
@@ -142,7 +142,7 @@ impl Direct {
         Ok(foreign)
     }
 
-    /// Its clock, in milliseconds since 1970.
+    /// Returns the master's time, in milliseconds since 1970.
     pub(crate) async fn time(&mut self) -> Result<u64, Cause> {
         let (seconds, micros): (u64, u64) = self.ask(cmd("TIME")).await?;
         Ok(seconds.saturating_mul(1_000) + micros / 1_000)
@@ -247,7 +247,7 @@ pub(crate) fn meaning(error: &redis::ServerError) -> ServerError {
     ServerError::of(&error_text(error))
 }
 
-/// Whether the command is for keys of another type.
+/// Returns `true` if the command is for keys of another type.
 pub(crate) fn is_of_another_type(error: &redis::ServerError) -> bool {
     meaning(error) == ServerError::WrongType
 }

@@ -26,7 +26,7 @@ impl Fire {
         (self.is_time && at > now + AHEAD_MAX).then_some(at)
     }
 
-    /// Whether [`too_far`](Self::too_far) depends on the time.
+    /// Returns `true` if [`too_far`](Self::too_far) depends on the time.
     pub(crate) fn is_time(self) -> bool {
         self.is_time
     }
@@ -123,7 +123,7 @@ fn day_second(hour: i64, minute: i64, second: i64) -> Option<i64> {
     is_time.then_some(hour * 3_600 + minute * 60 + second)
 }
 
-/// How far a local time is ahead of UTC, in seconds: `Z`, `+01:00` or `+0100`.
+/// Returns how far a local time is ahead of UTC, in seconds: `Z`, `+01:00` or `+0100`.
 fn offset(text: &str) -> Option<i64> {
     if matches!(text, "Z" | "z") {
         return Some(0);

@@ -11,7 +11,7 @@ use crate::signals;
 /// The outcome of a signal to a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
-    /// It was delivered to all members, or all have exited.
+    /// The signal was delivered to all members, or all have exited.
     Yes,
     /// The number of members that this process may not signal, because they run as another user.
     Partly(usize),

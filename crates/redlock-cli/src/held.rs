@@ -104,14 +104,15 @@ impl Held {
 
     /// The lock around this command that has the key, by what masters have there.
     pub(crate) fn entry(&self, status: &Status) -> Option<Entry> {
-        let State::Held { token, .. } = &status.state else { return None };
-        let from = self.0.iter().position(|lock| lock.token() == Some(token))?;
+        let is_there = |lock: &Lock| lock.token().is_some_and(|token| is_on_quorum(token, status));
+        let from = self.0.iter().position(is_there)?;
+        let token = self.0[from].token().unwrap_or_default();
         let mut places: Vec<_> =
             self.0[from..].iter().map(|lock| Place::parse(&lock.place)).collect();
         // Locks that one `redlock run` has taken together have the same.
         places.dedup();
         let fencing_token = self.0[from].fencing_token;
-        Some(Entry { token: token.clone(), fencing_token, places })
+        Some(Entry { token: token.to_owned(), fencing_token, places })
     }
 
     /// Returns `true` if an enclosing lock may hold the key, although not all masters answered or
@@ -129,7 +130,11 @@ impl Held {
         self.0.is_empty()
     }
 
-    /// Whether a lock around this command has the key, by what masters have there.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns `true` if a lock around this command has the key, by what masters have there.
     pub(crate) fn holds(&self, status: &Status) -> bool {
         matches!(&status.state, State::Held { token, .. } if self.has(token))
     }
@@ -150,7 +155,18 @@ impl Lock {
     }
 }
 
-/// So many words of a list; `None` if the list has more or fewer.
+/// Returns `true` if a quorum of masters has the token. Recorded sets that do not fit the list change
+/// nothing: the enclosing `redlock run` extends the lock also then.
+fn is_on_quorum(token: &str, status: &Status) -> bool {
+    let is_counted = |node: &&NodeVote| {
+        node.not_admitted.as_ref().is_none_or(|not_admitted| not_admitted.why.is_wrong_list())
+    };
+    let counted = status.nodes.iter().filter(is_counted);
+    let having = counted.filter(|node| answers::token(node) == Some(token)).count();
+    having >= quorum(status.nodes.len())
+}
+
+/// Returns `count` words of a list. Each is `None` if the list has more or fewer.
 fn words(list: &str, count: usize) -> Vec<Option<&str>> {
     let words: Vec<_> = list.split(' ').map(Some).collect();
     if words.len() == count { words } else { vec![None; count] }

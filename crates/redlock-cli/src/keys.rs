@@ -1,12 +1,13 @@
 //! The library's own keys on a master. Their names are on the wire and never change.
 
 use redis::Value;
-use redlock_quorum::{Cause, ServerReport};
+use redlock_quorum::{Cause, Mark, ServerReport, SharedQueue};
 
 use crate::direct::{Direct, error_text, is_of_another_type};
 
 /// The keys of one master.
 pub(crate) struct Keys {
+    prefix: Vec<u8>,
     /// The hash that keeps its admission.
     pub(crate) record: Vec<u8>,
     /// The ballot set of clients without quarantine. The name of every other one begins with its.
@@ -27,7 +28,19 @@ impl Keys {
         };
         let owners = server.admitted_as.iter().cloned().chain([present]).collect();
         let channels = [&record[..], b":go:"].concat();
-        Self { record, off, channels, owners }
+        Self { prefix: prefix.to_vec(), record, off, channels, owners }
+    }
+
+    /// Returns a key in the place of locks, and one of each kind of the library's own keys. None of
+    /// them ever exists.
+    pub(crate) fn of_each_kind(&self) -> (Vec<u8>, [Vec<u8>; 3]) {
+        let of = |kind: &str| [&self.prefix[..], kind.as_bytes(), b"redlock-acl-check"].concat();
+        (of(""), [self.nobody(), of(SharedQueue::PREFIX), of(Mark::PREFIX)])
+    }
+
+    /// Returns the right to the keys of all locks, in the form of `ACL SETUSER`.
+    pub(crate) fn right_to_locks(&self) -> String {
+        format!("~{}*", String::from_utf8_lossy(&self.prefix))
     }
 
     /// The ballot set of a master that was admitted as `run`.

@@ -1,4 +1,4 @@
-//! The label, which tells operators who holds a lock.
+//! The label, which shows operators who holds a lock.
 
 use anyhow::anyhow;
 use redlock_quorum::Label;

@@ -36,7 +36,7 @@ const FOREGROUND: &str = "foreground";
 const BACKGROUND: &str = "background";
 
 /// A command that starts the launcher for `command`, which begins when there is a byte in `word`.
-/// Until `word` is dropped every process that is started inherits it.
+/// Until `word` is dropped, every new process inherits it.
 pub(crate) fn command(
     command: &[OsString],
     in_foreground: bool,
@@ -59,7 +59,8 @@ pub(crate) fn entering(command: &[OsString], kept: SigSet) -> Command {
     launcher
 }
 
-/// Why no command can be started here, with the fix. It is checked before the lock is requested.
+/// Returns why no command can be started here, with the fix. It is checked before the lock is
+/// requested.
 #[cfg(target_os = "linux")]
 pub(crate) fn hindrance() -> Option<&'static str> {
     let is_missing = !std::path::Path::new(this_program()).exists();
@@ -82,7 +83,7 @@ pub(crate) fn this_program() -> std::path::PathBuf {
     std::env::current_exe().unwrap_or_else(|_| "redlock".into())
 }
 
-/// Whether these words are for the launcher; then it does not return unless it fails.
+/// Returns `true` if these words are for the launcher; then it does not return unless it fails.
 pub(crate) fn is_meant(words: &[OsString]) -> bool {
     words.get(1).is_some_and(|word| word == WORD || word == ENTER)
 }

@@ -1,5 +1,7 @@
 //! The recorded set of masters and the list of this command, in words.
 
+use std::borrow::Cow;
+
 use redlock_quorum::{
     Cause, ListDoubt, ListWarning, Lists, Names, NodeReport, NodeVote, NotAdmitted, RecordedSet,
     SetId, Verdict,
@@ -27,6 +29,7 @@ pub(crate) fn of_cause(cause: &Cause) -> Option<&Lists> {
 /// `--again`, and every list while a master may have lost data.
 pub(crate) fn fix(lists: &Lists) -> &'static str {
     match lists.needs_again {
+        false if lists.are_equal() => "run redlock init when every master votes",
         false => {
             "correct the list of masters; if it is the new list of a change, run redlock init when \
              every master votes"
@@ -89,8 +92,8 @@ pub(crate) fn partly_unrecorded(lists: &Lists) -> Vec<&str> {
     if unrecorded.len() < lists.list.len() { unrecorded } else { Vec::new() }
 }
 
-fn nearest<'a>(name: &str, among: &[&'a str]) -> Option<&'a str> {
-    among.iter().copied().min_by_key(|other| distance(name, other))
+fn nearest<'a>(name: &str, among: &'a [Cow<'_, str>]) -> Option<&'a str> {
+    among.iter().map(|other| &**other).min_by_key(|other| distance(name, other))
 }
 
 /// Counts the characters to insert, remove or replace between two names.

@@ -29,6 +29,7 @@ mod launcher;
 mod lists;
 mod masters;
 mod moment;
+mod number;
 mod output;
 mod permits;
 mod place;

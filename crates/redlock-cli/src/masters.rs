@@ -35,6 +35,10 @@ impl Masters {
             .password_file(self.password.as_ref())
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
     pub(crate) fn urls(&self) -> impl Iterator<Item = &str> {
         self.nodes.iter().map(|node| node.url.as_str())
     }

@@ -7,8 +7,10 @@ use anyhow::anyhow;
 use redlock_quorum::{
     Cause, Guard, NodeVote, Permitted, RecordedSet, Standing, State, Status, Verdict,
 };
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use serde::Serialize;
+use tokio::time::sleep;
 
 use crate::answers;
 use crate::done::Done;
@@ -250,6 +252,23 @@ fn unprinted(error: io::Error) -> Failure {
     let is_quiet = error.kind() == io::ErrorKind::BrokenPipe;
     let cause = anyhow::Error::new(error).context("the result cannot be printed");
     Failure { is_quiet, ..Failure::new(CANNOT_PRINT, cause) }
+}
+
+/// Resolves with the failure of the next line once the reader of a pipe has closed it, as `head`
+/// does after its last line.
+pub(crate) async fn until_closed() -> Failure {
+    const CHECK_AGAIN: Duration = Duration::from_millis(200);
+    while !is_closed() {
+        sleep(CHECK_AGAIN).await;
+    }
+    unprinted(io::ErrorKind::BrokenPipe.into())
+}
+
+fn is_closed() -> bool {
+    let stdout = io::stdout();
+    let mut fds = [PollFd::new(&stdout, PollFlags::empty())];
+    let outcome = poll(&mut fds, Some(&Timespec::default()));
+    outcome.is_ok() && fds[0].revents().contains(PollFlags::ERR)
 }
 
 /// Returns `true` if stdout has a reader. If stdout was closed, Rust's runtime has opened

@@ -18,7 +18,6 @@ impl Session {
         self.redlock.semaphore(&self.key, permits)
     }
 
-    /// Requests one permit.
     pub(crate) async fn request_permit(
         &self,
         permits: u32,
@@ -40,18 +39,40 @@ impl Session {
 
     /// All permits were held until the wait was over.
     pub(crate) async fn no_permit(&self, permits: u32, votes: &Votes) -> Failure {
-        let key = &self.key;
-        let holders = holders(key, &self.semaphore(permits).status().await);
-        let refused = answers::refused(votes);
-        let which =
-            if permits == 1 { "the permit".into() } else { format!("all {permits} permits") };
-        Failure::new(HELD, anyhow!("{which} of {key} were held by others: {holders}; {refused}"))
+        let permitted = match self.all_permits_held_around_us(permits).await {
+            Ok(permitted) => permitted,
+            Err(failure) => return failure,
+        };
+        let (key, which) = (&self.key, all(permits));
+        let (holders, refused) = (holders(key, &permitted), answers::refused(votes));
+        Failure::new(HELD, anyhow!("{key}: {which} held: {holders}; {refused}"))
+    }
+
+    /// Returns who holds the permits, or the failure if each of them is held by an enclosing
+    /// `redlock run`.
+    pub(crate) async fn all_permits_held_around_us(
+        &self,
+        permits: u32,
+    ) -> Result<Permitted, Failure> {
+        let permitted = self.semaphore(permits).status().await;
+        if !permitted.slots.iter().all(|slot| self.held.holds(slot)) {
+            return Ok(permitted);
+        }
+        let (key, which) = (&self.key, all(permits));
+        let holders = holders(key, &permitted);
+        let cure = "run the nested command directly, without `redlock run`";
+        let cause = anyhow!("{key}: {which} held by enclosing `redlock run`s: {holders}; {cure}");
+        Err(Failure::new(HELD, cause))
     }
 
     /// The holders of the permits, in one line.
     pub(crate) async fn permits_in_words(&self, permits: u32) -> String {
         holders(&self.key, &self.semaphore(permits).status().await)
     }
+}
+
+fn all(permits: u32) -> String {
+    if permits == 1 { "the permit is".into() } else { format!("all {permits} permits are") }
 }
 
 /// The slot with this number.

@@ -51,9 +51,9 @@ impl Display for Place {
 pub(crate) enum Stray {
     /// The command of that `redlock run` has exited, or this process is no longer its descendant.
     Left,
-    /// It is in its own process group.
+    /// The process is in its own process group.
     Group,
-    /// It belongs to another user.
+    /// The process belongs to another user.
     User,
 }
 
@@ -79,8 +79,8 @@ impl Stray {
     }
 }
 
-/// Whether the first of these `redlock run`s, of which each has the next one inside, ends this
-/// process when its lock is lost.
+/// Checks that the first of these nested `redlock run`s, from the outside, ends this process when
+/// its lock is lost.
 pub(crate) fn is_ended_by(places: &[Option<Place>]) -> Result<(), Stray> {
     let may_signal = |redlock, inner| {
         let users = Users::of(redlock).zip(Users::of(inner));
@@ -89,7 +89,8 @@ pub(crate) fn is_ended_by(places: &[Option<Place>]) -> Result<(), Stray> {
     judge(places, Process::this(), Process::of, may_signal)
 }
 
-/// From the inside to the outside: each step goes from a process to the `redlock run` that ends it.
+/// Judges from the inside to the outside: each step goes from a process to the `redlock run` that
+/// ends it.
 fn judge(
     places: &[Option<Place>],
     this: Option<Process>,
@@ -137,7 +138,8 @@ mod tests {
     const OUTER: Place = Place { redlock: 10, command: 11, began: 1_100 };
     const INNER: Place = Place { redlock: 20, command: 21, began: 2_100 };
 
-    /// Process 10 runs 11, below which 20 runs 21, below which is 30. Each began at 100 times its id.
+    /// Process 10 runs 11, below which 20 runs 21, below which is 30. Each began at 100 times its
+    /// id.
     fn processes() -> Vec<Process> {
         [
             (1, 0, 1),

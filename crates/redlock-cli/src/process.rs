@@ -17,12 +17,12 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// This one. `None` if the system has no such file.
+    /// Returns this process. `None` if the system has no such file.
     pub(crate) fn this() -> Option<Self> {
         Self::at("self")
     }
 
-    /// The one with this id, while there is one.
+    /// Returns the process with this id, while there is one.
     pub(crate) fn of(id: i32) -> Option<Self> {
         Self::at(id)
     }
@@ -31,7 +31,7 @@ impl Process {
         Self::parse(&fs::read_to_string(format!("/proc/{name}/stat")).ok()?)
     }
 
-    /// From its line, `ID (NAME) STATE PARENT GROUP ...`. A name has any bytes.
+    /// Parses the line of a process, `ID (NAME) STATE PARENT GROUP ...`. A name has any bytes.
     pub(crate) fn parse(stat: &str) -> Option<Self> {
         /// The number of unused fields between the two used ones.
         const AFTER_GROUP: usize = 16;
@@ -47,12 +47,12 @@ impl Process {
         })
     }
 
-    /// Whether it still runs, and no other process has its id.
+    /// Returns `true` if it still runs, and no other process has its id.
     pub(crate) fn is_running(&self) -> bool {
         Self::of(self.id).is_some_and(|now| now.began == self.began && !now.has_ended())
     }
 
-    /// Whether it is there only for its parent to learn how it ended.
+    /// Returns `true` if it is there only for its parent to learn how it ended.
     pub(crate) fn has_ended(&self) -> bool {
         "ZXx".contains(self.state)
     }
@@ -74,7 +74,7 @@ impl Users {
         users.get(..3)?.try_into().ok().map(Self)
     }
 
-    /// Whether the kernel lets a process of these users signal one of the others.
+    /// Returns `true` if the kernel lets a process of these users signal one of the others.
     pub(crate) fn may_signal(self, Self([real, _, saved]): Self) -> bool {
         let Self([sender, effective, _]) = self;
         effective == 0 || [sender, effective].iter().any(|id| [real, saved].contains(id))

@@ -13,12 +13,13 @@ use crate::direct::{self, Direct, PATIENCE, error_text, meaning};
 use crate::keys::Keys;
 use crate::masters::Masters;
 
-/// Whether `redlock status` without a key and `redlock release --force` need it, and no lock does.
+/// Returns `true` if `redlock status` without a key and `redlock release --force` need it, and no
+/// lock does.
 pub(crate) fn is_for_people(right: &str) -> bool {
     of(right).is_some_and(|sent| sent.purposes == [Purpose::Listing])
 }
 
-/// Whether no quarantine begins or ends without it.
+/// Returns `true` if no quarantine begins or ends without it.
 pub(crate) fn is_for_admission(right: &str) -> bool {
     right.starts_with('~') || of(right).is_some_and(|sent| sent.is_for(Purpose::Admission))
 }
@@ -32,47 +33,64 @@ fn of(right: &str) -> Option<&'static Sent> {
 pub(crate) struct Tried {
     /// The missing rights, in the form of `ACL SETUSER`.
     pub(crate) missing: Vec<String>,
+    /// The right to the keys of all locks, if the user has only some of them. Only operators know
+    /// which names their locks have.
+    pub(crate) narrow: Option<String>,
     /// The commands that the server does not have.
     pub(crate) unknown: Vec<String>,
     /// The error that every user gets for a write, for example if memory is full.
     pub(crate) refusal: Option<String>,
+    /// The error for a script that uses a key which its call does not declare.
+    pub(crate) undeclared: Option<String>,
 }
 
 pub(crate) async fn tried(master: &mut Direct, keys: &Keys, uses: Uses) -> Result<Tried, Cause> {
     let nobody = keys.nobody();
     let is_needed = |right: &str| of(right).is_some_and(|sent| uses.needs(sent));
     let all = probes(keys, &nobody).into_iter().filter(|(right, _)| is_needed(right));
-    let (rights, probes): (Vec<_>, Vec<_>) = all.unzip();
+    let (rights, mut probes): (Vec<_>, Vec<_>) = all.unzip();
+    if uses.quarantine {
+        probes.push(vec![b"EVAL", UNDECLARED_KEY, b"0", &keys.record]);
+    }
     let replies = master.probe(&probes).await?;
-    let mut tried = Tried { refusal: replies.iter().find_map(refusal), ..Tried::default() };
+    let undeclared = replies.get(rights.len()).and_then(undeclared);
+    let refusal = replies.iter().find_map(refusal);
+    let mut tried = Tried { refusal, undeclared, ..Tried::default() };
     for (right, reply) in rights.into_iter().zip(&replies) {
         tried.add(lack(right, reply, keys));
     }
+    tried.add_keys(master, keys).await?;
     Ok(tried)
 }
 
-/// The same, and the right to listen on channels. The connection takes no other commands afterwards.
-/// `locks`: the prefix, to also try a key in the place of locks.
+/// The same, and the right to listen on channels. The connection takes no other commands
+/// afterwards.
 pub(crate) async fn all_tried(
     master: &mut Direct,
     keys: &Keys,
     uses: Uses,
-    locks: Option<&[u8]>,
 ) -> Result<Tried, Cause> {
     let mut tried = tried(master, keys, uses).await?;
-    if let Some(prefix) = locks {
-        let key = [prefix, b"redlock-acl-check"].concat();
-        let reply = master.probe(&[vec![b"GET", &key]]).await?;
-        let is_of_key = reply.first().and_then(denial) == Some(Denied::Key);
-        let right = format!("~{}*", String::from_utf8_lossy(prefix));
-        tried.add(is_of_key.then_some(Lack::Right(right)));
-    }
     let last = tried_last(master, keys).await?;
     tried.add(last.filter(|_| uses.queues));
     Ok(tried)
 }
 
 impl Tried {
+    /// Tests one key of each kind.
+    async fn add_keys(&mut self, master: &mut Direct, keys: &Keys) -> Result<(), Cause> {
+        let (of_locks, reserved) = keys.of_each_kind();
+        let all = reserved.iter().chain([&of_locks]);
+        let gets: Vec<Vec<&[u8]>> = all.map(|key| vec![b"GET", &key[..]]).collect();
+        let replies = master.probe(&gets).await?;
+        let is_denied = |reply: &Value| denial(reply) == Some(Denied::Key);
+        let Some((lock, reserved)) = replies.split_last() else { return Ok(()) };
+        let of_reserved = || Lack::Right(Denied::Key.right("", keys));
+        self.add(reserved.iter().any(is_denied).then(of_reserved));
+        self.narrow = is_denied(lock).then(|| keys.right_to_locks());
+        Ok(())
+    }
+
     pub(crate) fn add(&mut self, lack: Option<Lack>) {
         let (into, what) = match lack {
             Some(Lack::Command(name)) => (&mut self.unknown, name),
@@ -90,7 +108,11 @@ impl Tried {
 pub(crate) async fn lacking(masters: &Masters, prefix: &[u8], uses: Uses) -> String {
     let keys = Keys::of(prefix, &ServerReport::default());
     let of_one = async |master: &mut Direct| {
-        let tried = all_tried(master, &keys, uses, None).await?;
+        let tried = all_tried(master, &keys, uses).await?;
+        // A server without these stores no keys. Requests report what it is.
+        if ["SET", "GET"].iter().all(|name| tried.unknown.iter().any(|it| it == name)) {
+            return Ok(None);
+        }
         Ok(tried.in_words(uses).map(|words| (master.name().to_owned(), words)))
     };
     let all = masters.urls().map(|url| direct::ask(masters, url, PATIENCE, of_one));
@@ -135,6 +157,14 @@ fn last_probe(keys: &Keys) -> (&'static str, Vec<&[u8]>) {
 fn refusal(reply: &Value) -> Option<String> {
     let Value::ServerError(error) = reply else { return None };
     (meaning(error) == ServerError::Refusing).then(|| error_text(error))
+}
+
+/// The scripts of admission find the names of their keys in the record.
+const UNDECLARED_KEY: &[u8] = b"return #redis.call('HGETALL', ARGV[1])";
+
+fn undeclared(reply: &Value) -> Option<String> {
+    let Value::ServerError(error) = reply else { return None };
+    (meaning(error) == ServerError::UndeclaredKey).then(|| error_text(error))
 }
 
 /// An obstacle to the use of a command.

@@ -28,7 +28,7 @@ use crate::stderr;
 pub(crate) struct Session {
     pub(crate) redlock: Redlock,
     pub(crate) masters: Masters,
-    /// The lock of the command; the first one if several are locked together.
+    /// The lock of the command, or the first one if several are locked together.
     pub(crate) key: Resource,
     pub(crate) keys: Vec<Resource>,
     /// The TTL of its locks. A default TTL shrinks to the limit of the masters.
@@ -64,7 +64,7 @@ impl Session {
         Self::build(global, &[key], Some(ttl), None)
     }
 
-    /// For commands that take a TTL and a token.
+    /// Creates a session for a command that takes a TTL and a token.
     pub(crate) fn with_ttl(
         global: &Global,
         key: &OsStr,
@@ -144,8 +144,8 @@ impl Session {
         shrinks
     }
 
-    /// Returns how long a master that lost its data does not vote, by the largest `max_ttl` of these
-    /// masters, or of this command if they have no record.
+    /// Returns how long a master that lost its data does not vote, by the largest `max_ttl` of
+    /// these masters, or of this command if they have no record.
     pub(crate) fn quarantine(&self, nodes: &[NodeReport]) -> Duration {
         let recorded = nodes.iter().filter_map(|node| node.server.as_ref()?.max_ttl).max();
         RedlockBuilder::quarantine_of(recorded.unwrap_or(self.max_ttl))
@@ -265,7 +265,7 @@ impl Session {
         ));
     }
 
-    /// With `-v`, prints each master's answer about a key, and its latency.
+    /// Prints each master's answer about a key, and its latency, with `-v`.
     pub(crate) fn say(&self, key: &Resource, what: &str, votes: &Votes) {
         if self.is_verbose {
             let votes: Vec<_> = votes.iter().map(answers::timed).collect();
@@ -273,13 +273,14 @@ impl Session {
         }
     }
 
-    /// Returns the commands and rights that masters lack, with their costs. Empty if they lack none.
+    /// Returns the commands and rights that masters lack, with their costs. Empty if they lack
+    /// none.
     pub(crate) async fn lacking(&self) -> String {
         rights::lacking(&self.masters, &self.prefix, self.uses).await
     }
 
-    /// Ends the line of a failure without a quorum with the next step. Another client that holds the
-    /// lock is not a fault, so no step follows it.
+    /// Ends the line of a failure without a quorum with the next step. Another client that holds
+    /// the lock is not a fault, so no step follows it.
     pub(crate) async fn explained(&self, failure: Failure, causes: &[&Cause]) -> Failure {
         match failure.code {
             HELD => failure,
@@ -329,8 +330,11 @@ impl Session {
         if let Err(unreleased) = self.redlock.shutdown(self.node_timeout * 2).await
             && !self.leaves_quietly.get()
         {
-            for key in longest(unreleased.keys()) {
-                stderr::note(&kept(key, SystemTime::now()));
+            let now = SystemTime::now();
+            let keys = longest(unreleased.keys());
+            let said: Vec<_> = keys.into_iter().map(|key| (&*key.node, kept(key, now))).collect();
+            for (who, kept) in answers::grouped(&said, self.masters.len()) {
+                stderr::note(&format!("{who} {kept}"));
             }
             for keys in unreleased.forgotten() {
                 stderr::note(&format!("may be left: {keys}"));
@@ -375,10 +379,10 @@ fn longest(keys: &[UnreleasedKey]) -> Vec<&UnreleasedKey> {
     longest
 }
 
-/// Which master may keep which key, and until when.
+/// Describes the key that a master may keep, and until when.
 fn kept(key: &UnreleasedKey, now: SystemTime) -> String {
-    let UnreleasedKey { node, resource, within, from_wake_up, .. } = key;
-    let kept = format!("{node} may keep the key of {resource}");
+    let UnreleasedKey { resource, within, from_wake_up, .. } = key;
+    let kept = format!("may keep the key of {resource}");
     if *from_wake_up {
         return format!("{kept} for up to {} after it resumes", at_most(*within));
     }

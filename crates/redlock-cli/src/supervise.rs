@@ -247,7 +247,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Whether the next stage has come, when this is left of the lease.
+    /// Returns `true` if the next stage has come, when this is left of the lease.
     fn is_due(&self, left: Duration) -> bool {
         match self.stage {
             Stage::Running => left <= self.deadlines.term,
@@ -326,5 +326,5 @@ impl<'a> Supervisor<'a> {
     }
 }
 
-/// A busy machine alone does not delay a wake-up by this much.
+/// A delay of a wake-up that a busy machine does not explain.
 const FROZEN: Duration = Duration::from_secs(1);

@@ -25,7 +25,7 @@ impl Terminal {
         tcgetpgrp(&self.tty).is_ok_and(|foreground| foreground == group)
     }
 
-    /// Whether this process is in the foreground, and so has the terminal to give.
+    /// Returns `true` if this process is in the foreground, and so has the terminal to give.
     pub(crate) fn is_ours(&self) -> bool {
         self.is_foreground(self.own_group)
     }

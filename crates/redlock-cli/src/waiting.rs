@@ -7,7 +7,7 @@ use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use redlock_quorum::{AcquireError, GuardSet, NodeVote, Resource, Status, Votes, quorum};
+use redlock_quorum::{AcquireError, GuardSet, NodeVote, Resource, Votes, quorum};
 use rustix::process::Signal;
 use tokio::time::sleep;
 
@@ -29,8 +29,8 @@ pub(crate) enum Found {
 }
 
 impl Session {
-    /// Acquires the locks, all or none, unless a signal comes first or waiting turns out to be of no
-    /// use.
+    /// Acquires the locks, all or none, unless a signal comes first or waiting turns out to be of
+    /// no use.
     pub(crate) async fn acquire(
         &self,
         patience: Patience,
@@ -59,9 +59,7 @@ impl Session {
         let outcome = tokio::select! {
             biased;
             outcome = self.request(wait, max_hold) => outcome,
-            (key, status) = self.is_held_around_us() => {
-                return Err(waits_for_itself(key, &answers::list(&status)));
-            }
+            failure = self.until_waiting_for_itself() => return Err(failure),
             never = self.say_what_is_waited_for(wait) => match never {},
         };
         match outcome {
@@ -138,24 +136,34 @@ impl Session {
         Found::None(wait)
     }
 
-    /// Resolves if an enclosing `redlock run` holds one of the locks. It waits for this command, so
-    /// waiting for it would never end.
-    async fn is_held_around_us(&self) -> (&Resource, Status) {
+    /// Resolves if an enclosing `redlock run` holds one of the locks, or enclosing ones hold all
+    /// permits. They wait for this command, so waiting for them would never end.
+    async fn until_waiting_for_itself(&self) -> Failure {
         /// Masters that have not answered, or have not been admitted, may do so later.
         const CHECK_AGAIN: Duration = Duration::from_secs(1);
-        // With permits, another slot may be free.
-        if self.held.is_empty() || self.permits.is_some() {
+        let wanted = self.permits.unwrap_or(1) as usize;
+        if self.held.len() < wanted {
             return pending().await;
         }
         loop {
-            for key in &self.keys {
-                let status = self.redlock.status(key).await;
-                if self.held.holds(&status) {
-                    return (key, status);
-                }
+            if let Some(failure) = self.waits_for_itself().await {
+                return failure;
             }
             sleep(CHECK_AGAIN).await;
         }
+    }
+
+    async fn waits_for_itself(&self) -> Option<Failure> {
+        if let Some(permits) = self.permits {
+            return self.all_permits_held_around_us(permits).await.err();
+        }
+        for key in &self.keys {
+            let status = self.redlock.status(key).await;
+            if self.held.holds(&status) {
+                return Some(waits_for_itself(key, &answers::list(&status)));
+            }
+        }
+        None
     }
 
     /// Prints once which lock this command waits for, and whether the list may be wrong.
@@ -170,14 +178,19 @@ impl Session {
                 Wait::For(wait) => format!("up to {} ", spelled(wait)),
                 Wait::Forever => String::new(),
             };
-            let answers = match self.permits {
-                Some(permits) => self.permits_in_words(permits).await,
-                None => self.answers().await,
-            };
+            let answers = self.holders_in_words().await;
             let what = if self.permits.is_some() { "a permit of " } else { "" };
             stderr::note(&format!("waiting {limit}for {what}{}: {answers}", self.names()));
         }
         pending().await
+    }
+
+    /// Describes who holds what this command waits for.
+    async fn holders_in_words(&self) -> String {
+        match self.permits {
+            Some(permits) => self.permits_in_words(permits).await,
+            None => self.answers().await,
+        }
     }
 
     /// The lock was not acquired.
@@ -220,8 +233,8 @@ impl Session {
         self.with_next_step(failure, votes.as_ref(), again).await
     }
 
-    /// Ends the line of a failure with the next step. Missing rights precede the other steps, because
-    /// `redlock init` and a quarantine need them as well.
+    /// Ends the line of a failure with the next step. Missing rights precede the other steps,
+    /// because `redlock init` and a quarantine need them as well.
     async fn with_next_step(
         &self,
         failure: Failure,
@@ -236,7 +249,7 @@ impl Session {
         }
     }
 
-    /// No quorum says what was completed under the key.
+    /// Returns the failure if no quorum shows the last completed run.
     pub(crate) async fn unread(&self, error: AcquireError) -> Failure {
         let votes = error.votes().cloned();
         let failure = match error {
@@ -276,7 +289,7 @@ impl Session {
         let answers = tokio::select! {
             biased;
             _ = signals.next() => "did not wait for the masters' answers".into(),
-            answers = self.answers() => answers,
+            answers = self.holders_in_words() => answers,
         };
         Failure::cancelled(signal, &self.names(), &answers)
     }
@@ -322,7 +335,7 @@ fn begins_within(votes: &Votes) -> Duration {
     longest.unwrap_or_default()
 }
 
-/// Whether so many masters can't vote that no quorum is left, however long one waits.
+/// Returns `true` if so many masters can't vote that no quorum is left, however long one waits.
 fn is_hopeless(votes: &[NodeVote]) -> bool {
     votes.len() - answers::incurable(votes).len() < quorum(votes.len())
 }

@@ -147,12 +147,12 @@ impl Order {
     }
 }
 
-/// Whether these words are for the watchdog.
+/// Returns `true` if these words are for the watchdog.
 pub(crate) fn is_meant(words: &[OsString]) -> bool {
     words.get(1).is_some_and(|word| word == WORD)
 }
 
-/// Is the watchdog, until its stdin ends.
+/// Runs as the watchdog until its stdin ends.
 pub(crate) fn watch() -> ExitCode {
     // Fails only for the leader of a group, which this process is not.
     let _ = setsid();

@@ -1,5 +1,5 @@
 //! `Ballot`: the number that an attempt proposes to every master, and `FencingToken`: the number
-//! that a holder gets when a majority accepted its ballot.
+//! that a holder gets when a majority accepted its ballot. See rule F1 of `docs/PROTOCOL.md`.
 //!
 //! Each master keeps one sorted set of 1,024 members. The score of a member is the largest accepted
 //! ballot for any resource of that [`Member`]. [`admission`](crate::admission) decides the name of
@@ -18,7 +18,7 @@ const STRIDE: u64 = 32;
 /// A number that grows with every lease of a resource, for stores that refuse smaller ones.
 ///
 /// It is not a timestamp, though it is about the microseconds since 1970: only its order means
-/// anything, and only among tokens of one namespace, which is a set of masters with a prefix.
+/// anything, and only among tokens of one prefix on one set of masters.
 /// It is below 2^53, so that it is exact in a double, in JSON and in a signed 64-bit column.
 ///
 /// A store uses it so: it accepts a write only when the token is not smaller than the largest one
@@ -33,7 +33,7 @@ pub struct FencingToken(u64);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidFencingToken {
-    /// It is out of range.
+    /// The number is out of range.
     #[error("a fencing token is a whole number from 0 to {max}", max = FencingToken::MAX.get())]
     OutOfRange,
     /// The text is not a decimal number.
@@ -202,16 +202,16 @@ pub struct Bid {
 /// A master's answer about a ballot, in addition to its answer about the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Balloted {
-    /// It accepted the ballot, and the key was ours afterwards.
+    /// The ballot was accepted, and the key was ours afterwards.
     Accepted,
-    /// It refused the ballot, and its score was not read yet.
+    /// The ballot was refused, and the score was not read yet.
     Refused,
     /// The score of the member, read after the other parts of the request. If a ballot was sent, it
     /// was not accepted.
     Score(u64),
-    /// It has no such member: it is not admitted, or lost its fencing data.
+    /// The master has no such member: it is not admitted, or lost its fencing data.
     NoMember,
-    /// Its score is none that a client can have written: 2^53 or more, or no whole number.
+    /// The score is not a value that a client writes: 2^53 or more, or not a whole number.
     Foreign,
 }
 

@@ -6,7 +6,7 @@ use std::fmt;
 use crate::NotAdmitted;
 use crate::server_error::ServerError;
 
-/// Why an answer is unknown, in the words that errors and the command use.
+/// The reason why an answer is unknown, in the words that errors and the command use.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {
@@ -31,7 +31,7 @@ pub enum Cause {
     /// The master does not vote: it is a replica or a cluster node, or it is not admitted. It may
     /// still have carried out the request.
     NotAdmitted(Box<NotAdmitted>),
-    /// The address leads to the server of the master named here, which counts already.
+    /// The address leads to the server of the master named here, which is already in the list.
     TwinOf(String),
 }
 
@@ -83,7 +83,7 @@ pub struct NoConnection {
     tls: Option<TlsFault>,
 }
 
-/// How TLS prevented a connection.
+/// The way in which TLS prevented a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TlsFault {

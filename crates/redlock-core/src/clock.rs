@@ -1,4 +1,5 @@
-//! `Clock` and its `Instant`: the one source of time for deadlines.
+//! `Clock` and its `Instant`: the one source of time for deadlines. See rule T1 of
+//! `docs/PROTOCOL.md`.
 
 use std::fmt;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};

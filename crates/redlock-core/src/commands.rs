@@ -7,8 +7,14 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Purpose {
-    /// Acquiring, extending and releasing locks.
+    /// Acquiring and releasing locks. A client that cannot release a lock does not acquire it.
     Locks,
+    /// Extending locks.
+    Extensions,
+    /// Reading until when a lock is held, which each extension does as well.
+    Holders,
+    /// Calling scripts that the server has loaded by their digests.
+    Digests,
     /// Ballots, from which fencing tokens come.
     Ballots,
     /// Reading which server answers, and its record.
@@ -29,9 +35,12 @@ impl Purpose {
     /// Returns the cost if a command for this purpose is missing.
     pub fn cost(self) -> &'static str {
         match self {
-            Self::Locks => "locks are not acquired, extended or released",
+            Self::Locks => "locks are not acquired",
+            Self::Extensions => "locks are not extended",
+            Self::Holders => "locks are not extended, and waiting for a held lock fails",
+            Self::Digests => "the text of a script is sent with each request",
             Self::Ballots => "it takes no ballots, so it grants no locks with fencing tokens",
-            Self::Facts => "it is unknown whether it votes",
+            Self::Facts => "it does not vote",
             Self::Admission => "quarantines cannot start or finish",
             Self::Barrier => "late requests cannot be cancelled",
             Self::Tracking => "waiting clients are not woken",
@@ -71,7 +80,7 @@ impl Sent {
     }
 }
 
-/// The features that the clients of a namespace use.
+/// The features that the clients of a prefix use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Uses {
     /// Masters have a quarantine.
@@ -98,7 +107,7 @@ impl Uses {
     }
 
     /// Returns the costs to these clients of missing rights, each cost once. A right that
-    /// begins with `~` or `&` is the one to the keys or channels of a namespace.
+    /// begins with `~` or `&` is the one to the keys or channels of a prefix.
     pub fn costs<'a>(self, rights: impl IntoIterator<Item = &'a str>) -> String {
         let mut costs: Vec<&str> = Vec::new();
         for cost in rights.into_iter().map(|right| self.cost(right)) {
@@ -128,7 +137,10 @@ impl Default for Uses {
 
 /// The commands. Commands that save time where a server has them are not among them.
 pub const SENT: [Sent; 28] = {
-    use Purpose::{Admission, Ballots, Barrier, Facts, Listing, Locks, Queues, Tracking};
+    use Purpose::{
+        Admission, Ballots, Barrier, Digests, Extensions, Facts, Holders, Listing, Locks, Queues,
+        Tracking,
+    };
     const fn sent(right: &'static str, purposes: &'static [Purpose]) -> Sent {
         Sent { right, purposes }
     }
@@ -136,14 +148,14 @@ pub const SENT: [Sent; 28] = {
         sent("+set", &[Locks]),
         sent("+get", &[Locks, Queues]),
         sent("+del", &[Locks, Admission, Queues]),
-        sent("+pttl", &[Locks]),
-        sent("+pexpire", &[Locks, Queues]),
+        sent("+pttl", &[Holders]),
+        sent("+pexpire", &[Extensions, Queues]),
         sent("+eval", &[Locks, Admission, Queues]),
-        sent("+evalsha", &[Locks]),
+        sent("+evalsha", &[Digests]),
         sent("+getrange", &[Listing]),
         sent("+scan", &[Listing]),
         sent("+info", &[Facts]),
-        sent("+client|id", &[Barrier]),
+        sent("+client|id", &[Facts, Barrier]),
         sent("+client|kill", &[Barrier]),
         sent("+client|tracking", &[Tracking]),
         sent("+client|caching", &[Tracking]),
@@ -152,7 +164,7 @@ pub const SENT: [Sent; 28] = {
         sent("+hdel", &[Admission]),
         sent("+zcard", &[Admission, Queues]),
         sent("+zadd", &[Ballots, Admission, Queues]),
-        sent("+zscore", &[Ballots, Queues]),
+        sent("+zscore", &[Queues, Ballots]),
         sent("+zrevrangebyscore", &[Admission]),
         sent("+time", &[Admission, Queues]),
         sent("+zrange", &[Queues]),
@@ -192,8 +204,7 @@ mod tests {
         let uses = Uses::default();
         assert_eq!(uses.costs(["+zadd"]), Purpose::Ballots.cost());
         let two = uses.costs(["+set", "+get", "+client|kill"]);
-        let expected =
-            "locks are not acquired, extended or released; late requests cannot be cancelled";
+        let expected = "locks are not acquired; late requests cannot be cancelled";
         assert_eq!(two, expected);
         assert_eq!(uses.costs(["&locks:*", "+zrank"]), Purpose::Queues.cost());
         let plain = Uses { quarantine: false, ballots: false, queues: true };

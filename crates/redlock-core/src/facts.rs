@@ -17,37 +17,38 @@ pub struct Facts {
     /// The identity it may be admitted with: the process, and the history of its data if it was a
     /// replica. `None` if `run_id` or `master_replid` are not 40 hex digits, which no Redis sends.
     pub identity: Option<Identity>,
-    /// Its clock, in microseconds since 1970. `None` before Redis 6.2, which does not report it.
+    /// The time by its clock, in microseconds since 1970. `None` before Redis 6.2, which does not
+    /// report it.
     pub time_us: Option<u64>,
-    /// How long the process has been running, in whole seconds; `None` if it does not report that.
+    /// The uptime of the process, in whole seconds. `None` if the server does not report it.
     pub uptime: Option<Duration>,
-    /// The record of the namespace; empty where there is no such key.
+    /// The record under the prefix, empty if there is no such key.
     pub record: Result<Box<Record>, Unread>,
-    /// Its role in replication.
+    /// The role in replication.
     pub role: Role,
-    /// It is a node of a cluster.
+    /// `true` for a node of a cluster.
     pub is_cluster: bool,
-    /// Whether no request on an earlier connection to this process can be carried out later: there
-    /// was no such connection, or the server closed it (`CLIENT KILL ID`). Otherwise a late SET may
-    /// still arrive.
+    /// `true` if no request on an earlier connection to this process can run later: there was no
+    /// such connection, or the server closed it (`CLIENT KILL ID`). Otherwise a late SET may still
+    /// arrive.
     pub has_barrier: bool,
-    /// The server pushes changes: [`Op::watch`](crate::Op::watch) leads to
+    /// `true` if the server pushes changes: [`Op::watch`](crate::Op::watch) leads to
     /// [`NodeEvent::KeyChanged`](crate::NodeEvent::KeyChanged), and a loss of all data is reported
-    /// as [`NodeEvent::DataLost`](crate::NodeEvent::DataLost). False on servers before 6.0, behind
-    /// proxies that know no RESP3, and where the user lacks the rights.
+    /// as [`NodeEvent::DataLost`](crate::NodeEvent::DataLost). `false` on servers before 6.0,
+    /// behind proxies without RESP3, and if the user lacks the rights.
     pub tracks: bool,
     /// The lasting error with which it answered a ballot that changes nothing, if it cannot take
     /// any. An operator has to change something. `None` if it can take ballots, or was not tested.
     pub no_ballots: Option<String>,
-    /// Why [shared queues](crate::SharedQueue) cannot be used over this connection, as a text for
+    /// The reason why [shared queues](crate::SharedQueue) cannot be used over this connection, for
     /// logs and status: the server pushes nothing, or the user lacks a right. `None` if they can be
-    /// used, as far as that shows without subscribing: see
+    /// used, as far as that shows without subscribing. See
     /// [`NodeEvent::NoQueue`](crate::NodeEvent::NoQueue).
     pub no_queue: Option<String>,
 }
 
 impl Facts {
-    /// Why no shared queue can be used at a server that pushes nothing.
+    /// The reason why a server that pushes nothing has no shared queue.
     pub const PUSHES_NOTHING: &'static str = "the server pushes nothing: it does not speak RESP3";
 
     /// Creates the facts of a standalone master with this identity, which pushes nothing.
@@ -75,20 +76,20 @@ impl Facts {
     }
 }
 
-/// Why the record could not be read.
+/// The reason why the record could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unread {
-    /// The node has no namespace: see [`RedisSetup::namespace`](crate::RedisSetup::namespace).
+    /// No prefix is set for the node. See [`RedisSetup::namespace`](crate::RedisSetup::namespace).
     #[error("the record was not requested")]
     NotAsked,
-    /// The server reads its data from disk.
+    /// The server is still reading its data from disk.
     #[error("it is loading its data")]
     Loading,
     /// The key is not a hash.
     #[error("the key of the record has the wrong type")]
     WrongType,
-    /// This field of it is not what we would have written.
+    /// This field has a value that no client writes.
     #[error("the record has a malformed field \"{0}\"")]
     Malformed(String),
     /// The server refuses to read it, for example because the user lacks the right to `HGETALL`.
@@ -100,11 +101,11 @@ pub enum Unread {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Role {
-    /// It takes writes.
+    /// A master, which accepts writes.
     Master,
-    /// It follows another server.
+    /// A replica, which follows another server.
     Replica,
-    /// Something else, such as a sentinel.
+    /// Something else.
     Other,
 }
 

@@ -1,9 +1,10 @@
 //! `Lists`: the recorded set of masters and the list of a client.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::admission::{Names, RecordedSet};
+use crate::admission::{Names, RecordedSet, printable};
 
 /// The set of masters that `redlock init` has recorded on a master, and the list of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -15,8 +16,8 @@ pub struct Lists {
     pub list: Names,
     /// Further addresses of servers that the client already lists.
     pub duplicates: Names,
-    /// Whether `redlock init` records this list only with `--again`, because a recorded set differs
-    /// from it by more than one master.
+    /// `true` if `redlock init` records this list only with `--again`, because a recorded set
+    /// differs from it by more than one master.
     pub needs_again: bool,
 }
 
@@ -24,7 +25,7 @@ pub struct Lists {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct ListWarning {
-    /// Why it may be wrong.
+    /// The reason for the doubt.
     pub doubt: ListDoubt,
     /// The master that shows it: `host:port`, or the path of its socket.
     pub node: Arc<str>,
@@ -33,7 +34,7 @@ pub struct ListWarning {
     pub lists: Lists,
 }
 
-/// Why a list of masters may be wrong, although it works.
+/// The reason why a working list of masters may be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ListDoubt {
@@ -65,7 +66,7 @@ impl Lists {
         Self { duplicates, ..self }
     }
 
-    /// States whether `redlock init` needs `--again` for this list.
+    /// Sets whether `redlock init` needs `--again` for this list.
     #[must_use]
     pub fn with_again(self, needs_again: bool) -> Self {
         Self { needs_again, ..self }
@@ -77,10 +78,19 @@ impl Lists {
         self.list.iter().filter(|name| names.is_some_and(|names| !names.contains(name))).collect()
     }
 
-    /// Returns the masters of the set that the client does not list.
-    pub fn unlisted(&self) -> Vec<&str> {
+    /// Returns the masters of the set that the client does not list, as they are shown.
+    pub fn unlisted(&self) -> Vec<Cow<'_, str>> {
+        let is_listed = |name: &&str| self.list.contains(name) || self.duplicates.contains(name);
         let names = self.names().into_iter().flat_map(Names::iter);
-        names.filter(|name| !self.list.contains(name)).collect()
+        names.filter(|name| !is_listed(name)).map(printable).collect()
+    }
+
+    /// Returns `true` if the set has exactly the listed names.
+    pub fn are_equal(&self) -> bool {
+        let is_list = |set: &RecordedSet| {
+            usize::from(set.size) == self.list.len() && set.names.are_those_of(&self.list)
+        };
+        self.set.as_ref().is_some_and(is_list)
     }
 
     fn names(&self) -> Option<&Names> {
@@ -105,6 +115,12 @@ impl Lists {
     /// Returns the set of the master, for messages: `it belongs to a set of 2 masters (..)`.
     pub fn membership(&self) -> String {
         match &self.set {
+            Some(set) if self.are_equal() => {
+                format!(
+                    "it belongs to set {}, one of several sets with the same names: {set}",
+                    set.id
+                )
+            }
             Some(set) => format!("it belongs to a set of {set}"),
             None => "its record names no set".to_owned(),
         }
@@ -143,7 +159,23 @@ mod tests {
     #[test]
     fn names_that_differ_are_found_on_both_sides() {
         let lists = lists(&["a", "b", "c"], &["c", "d", "a"]);
-        assert_eq!((lists.unrecorded(), lists.unlisted()), (vec!["d"], vec!["b"]));
+        assert_eq!((lists.unrecorded(), lists.unlisted()), (vec!["d"], vec!["b".into()]));
+        let lists = lists.with_duplicates(Names::new(["b"]));
+        assert!(lists.unlisted().is_empty(), "it is listed, although it is not counted");
+    }
+
+    #[test]
+    fn recorded_names_are_shown_in_one_line() {
+        let lists = lists(&["a", "x\nredlock: b is gone"], &["a"]);
+        assert_eq!(lists.unlisted(), ["x%0Aredlock:%20b%20is%20gone"]);
+    }
+
+    #[test]
+    fn sets_with_the_same_names_differ_by_their_id() {
+        let said = lists(&["a", "b", "c"], &["c", "b", "a"]).to_string();
+        let wanted = "it belongs to set 0000000000000001, one of several sets with the same names: \
+                      3 masters (a, b, c), and this client lists 3 (c, b, a)";
+        assert_eq!(said, wanted);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! `Mark`: the last completed run under a name. Each master stores it in addition to its locks.
+//! `Mark`: the last completed run under a name. Each master stores it in addition to its locks. See
+//! rule M2 of `docs/PROTOCOL.md`.
 //!
 //! A mark is not a lock and protects nothing. The holder of the lock of that name reads and raises
 //! it on several masters at a time. `redlock-protocol` decides what the answers mean together.
@@ -12,13 +13,13 @@ use crate::{Label, Resource};
 /// The last run completed under a name: one small string on each master, `AT FIRE LABEL`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Mark {
-    /// When the latest run that was completed began, in milliseconds since 1970 by the masters'
-    /// clocks: below 2^53.
+    /// The start of the latest completed run, in milliseconds since 1970 by the masters' clocks:
+    /// below 2^53.
     pub at: Millis,
     /// The largest completed fire, such as the second since 1970 for which a run was planned: below
     /// 2^53. Zero for none.
     pub fire: u64,
-    /// Who completed the run of [`at`](Self::at).
+    /// The label of the process that completed the run of [`at`](Self::at).
     pub by: Option<Label>,
 }
 
@@ -30,10 +31,10 @@ impl Mark {
     /// The text in place of a label when there is none.
     pub(crate) const NOBODY: &'static str = "-";
 
-    /// No number of a mark reaches this: 2^53.
+    /// The bound of the numbers in a mark, which are below 2^53.
     pub const END: u64 = SCORE_END;
 
-    /// Returns the key of the mark of `name` in the namespace of `prefix`.
+    /// Returns the key of the mark of `name` under `prefix`.
     pub fn key(prefix: &[u8], name: &Resource) -> Arc<[u8]> {
         [prefix, Self::PREFIX.as_bytes(), name.as_bytes()].concat().into()
     }
@@ -72,9 +73,9 @@ impl fmt::Display for Mark {
 /// A master's answer to a request about a mark.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Marked {
-    /// The mark; `None` if it has none.
+    /// The mark. `None` if the master has none.
     pub mark: Option<Mark>,
-    /// Its clock, in milliseconds since 1970.
+    /// The master's clock, in milliseconds since 1970.
     pub time: Millis,
 }
 

@@ -11,12 +11,12 @@ use crate::server_error::ServerError;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct NotAdmitted {
-    /// Why.
+    /// The reason.
     pub why: WhyNot,
-    /// Its quarantine has begun. Otherwise some client has to begin it.
+    /// `true` if its quarantine has begun. Otherwise some client has to begin it.
     pub in_quarantine: bool,
-    /// How long it takes at least until it may vote again. If no quarantine has begun, how long one
-    /// takes from its beginning. `None` if no time decides it.
+    /// The shortest time until it may vote again. If no quarantine has begun, the length of a
+    /// quarantine. `None` if no time decides it.
     pub votes_again: Option<Duration>,
     /// The longest time until it votes again if every client that wants a lock stays only
     /// briefly. In that case the clocks of two masters end the quarantine. `None` if the quarantine
@@ -33,54 +33,55 @@ pub struct NotAdmitted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WhyNot {
-    /// It follows another server.
+    /// A replica, which follows another server.
     Replica,
-    /// It is something else, such as a sentinel.
+    /// Neither a master nor a replica.
     NotMaster,
-    /// It is a node of a cluster.
+    /// A node of a cluster.
     Cluster,
-    /// It reads its data from disk.
+    /// A server that is still reading its data from disk.
     Loading,
     /// The facts that decide whether it may vote cannot be read.
     Denied,
     /// The key of its admission record is not a record: it has the wrong type, or a malformed
     /// field.
     BadRecord,
-    /// Its data may have been lost a moment ago: it is being checked.
+    /// A master that may have just lost its data, and is being checked.
     Checked,
     /// The master has no admission record, and this client has read none on any master: all masters
     /// are new, or all of them were emptied.
     New,
     /// The master has no admission record, but this client has read one on some master, perhaps
-    /// deleted since, so the namespace is in use. The master restarted empty, was flushed, or was
+    /// deleted since, so the prefix is in use. The master restarted empty, was flushed, or was
     /// added later, and these three cases look the same.
     Emptied,
-    /// It was admitted with another identity: it restarted, or was a replica for a while. Or it
+    /// A master admitted with another identity: it restarted, or was a replica for a while. Or it
     /// lost its ballots, and its quarantine has begun since: the record is the same in both cases.
     Restarted,
-    /// Its ballots are gone or incomplete.
+    /// Lost or incomplete ballots.
     Incomplete,
-    /// Its record is older than a record that this client has read from the same process. A copy of
-    /// its data was restored, and locks granted since are gone.
+    /// A record older than one that this client has read from the same process. A copy of the data
+    /// was restored, and locks granted since are gone.
     Outdated,
-    /// Clients without quarantine use this namespace, and this client has one.
+    /// Clients without a quarantine use this prefix, but this client uses a quarantine.
     UsedWithoutQuarantine,
-    /// Clients with quarantine use this namespace, and this client has none.
+    /// Clients with a quarantine use this prefix, but this client uses none.
     UsedWithQuarantine,
-    /// A score of its ballots is none that a client can have written.
+    /// A ballot score that no client can have written.
     ScoreTooLarge,
-    /// It takes no ballots: it is older than Redis 6.2, or its user lacks the right to `ZADD`.
+    /// No support for ballots: the server is older than Redis 6.2, or its user lacks the right to
+    /// `ZADD`.
     NoBallots,
-    /// It cannot report a loss of data: its server knows no RESP3 or no `CLIENT TRACKING`, a proxy
-    /// does not, or its user lacks the rights. A client without ballots would not notice one.
+    /// No reports of a loss of data: the server or a proxy lacks RESP3 or `CLIENT TRACKING`, or the
+    /// user lacks the rights. A client without ballots would not notice a loss.
     ReportsNoLoss,
-    /// It did not vote at the time of the request, but does now.
+    /// A master that did not vote at the time of the request, but votes now.
     AskedTooEarly,
-    /// It votes, but belongs to a set of masters whose number differs by two or more from the
-    /// length of this client's list. The list is wrong.
+    /// A voting master of a set whose number differs by two or more from the length of this
+    /// client's list. The list is wrong.
     SetSize,
-    /// It votes, but the masters of this client's list belong to different sets. The list is wrong,
-    /// or `redlock init` is under way.
+    /// A voting master in a list whose masters belong to different sets. The list is wrong, or
+    /// `redlock init` is under way.
     SetsDiffer,
 }
 
@@ -253,11 +254,11 @@ mod tests {
             "it belongs to a set of 3 masters (10.0.0.1:6379, 10.0.0.2:6379, 10.0.0.3:6379), and \
              this client lists 1 (10.0.0.1:6379)"
         );
-        let split = of(WhyNot::SetsDiffer, 1, 1);
+        let split = of(WhyNot::SetsDiffer, 2, 1);
         assert_eq!(
             split.to_string(),
-            "the masters of this client's list belong to different sets: it belongs to a set of 1 \
-             master (10.0.0.1:6379), and this client lists 1 (10.0.0.1:6379)"
+            "the masters of this client's list belong to different sets: it belongs to a set of 2 \
+             masters (10.0.0.1:6379, 10.0.0.2:6379), and this client lists 1 (10.0.0.1:6379)"
         );
         assert!(!size.is_curable() && split.is_curable());
     }

@@ -98,7 +98,7 @@ pub enum Verb {
 #[derive(Clone)]
 pub struct Op {
     inner: Arc<Inner>,
-    /// It is the [release](Self::without_exit) that belongs to a request to leave a queue.
+    /// `true` for the [release](Self::without_exit) that belongs to a request to leave a queue.
     is_without_exit: bool,
 }
 

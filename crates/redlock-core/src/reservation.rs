@@ -1,4 +1,5 @@
-//! `Reservation`: the value of a key that is kept for the next ticket of its queue.
+//! `Reservation`: the value of a key that is kept for the next ticket of its queue. See rule D4 of
+//! `docs/PROTOCOL.md`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +12,7 @@ use crate::numbers::sixteen_digits;
 pub struct QueueTicket(u64);
 
 impl QueueTicket {
-    /// How many digits it has on the wire.
+    /// The number of digits on the wire.
     pub const DIGITS: usize = 16;
 
     /// Creates the ticket with this number.
@@ -43,7 +44,7 @@ impl fmt::Debug for QueueTicket {
     }
 }
 
-/// Why a text is no [`QueueTicket`].
+/// The reason why a text is not a [`QueueTicket`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a ticket of a queue is 16 digits 0-9 a-f")]
 pub struct InvalidQueueTicket;

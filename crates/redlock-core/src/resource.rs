@@ -1,4 +1,4 @@
-//! `Resource`: the name of what a lock protects.
+//! `Resource`: the name of what a lock protects. See rule D2 of `docs/PROTOCOL.md`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Resource(Arc<[u8]>);
 
-/// Why a name cannot be a [`Resource`]. Nothing was sent to any master.
+/// The reason why a name is not a valid [`Resource`]. Nothing was sent to any master.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidResource {
@@ -68,7 +68,7 @@ impl Resource {
         key.windows(reserved.len()).any(|part| part[0] == reserved[0] && part == reserved)
     }
 
-    /// Returns the Redis key of this resource in the namespace of `prefix`.
+    /// Returns the Redis key of this resource under `prefix`.
     pub fn key(&self, prefix: &[u8]) -> Arc<[u8]> {
         if prefix.is_empty() { self.0.clone() } else { [prefix, &self.0].concat().into() }
     }

@@ -10,6 +10,8 @@ pub enum ServerError {
     Denied,
     /// The server does not have the command: it is too old, or its configuration renames it.
     UnknownCommand,
+    /// The server allows scripts only keys that the call declares.
+    UndeclaredKey,
     /// The server cannot be used with this URL: protected mode, a cluster node, no such database.
     Unusable,
     /// The key is of another type, or has a value that no client of this library writes.
@@ -51,6 +53,9 @@ impl ServerError {
         if ["The user executing the script can't", "ACL failure in script"].into_iter().any(says) {
             return Self::Denied;
         }
+        if UNDECLARED.into_iter().any(says) {
+            return Self::UndeclaredKey;
+        }
         let is_wrapped = text.starts_with("ERR Error running script") || text.starts_with('@');
         let is_inside = |words: &str| is_wrapped && says(&format!("-{words} "));
         let known = KNOWN.iter().find(|(words, _)| is_inside(words));
@@ -64,6 +69,7 @@ impl ServerError {
             Self::LogIn
             | Self::Denied
             | Self::UnknownCommand
+            | Self::UndeclaredKey
             | Self::Unusable
             | Self::WrongType => true,
             Self::Demoted
@@ -84,15 +90,34 @@ impl ServerError {
     }
 }
 
-/// Returns an error's text without the arguments that servers quote, which may be a script.
+/// Returns an error's text without the arguments that servers quote, which may be a script, and
+/// without the digest of the script that called a command.
 pub fn without_arguments(text: &str) -> &str {
-    text.split_once(", with args beginning with:").map_or(text, |(what, _)| what)
+    let quotes = text.split_once(", with args beginning with:");
+    without_place(quotes.map_or(text, |(what, _)| what))
+}
+
+/// Returns an error's text without the place in a script that newer servers append.
+fn without_place(text: &str) -> &str {
+    match text.rsplit_once(" script: ") {
+        Some((what, place)) if place.contains("on @user_script") => what,
+        _ => text,
+    }
 }
 
 /// Returns `true` if a text begins with these words, as a whole.
 fn begins(text: &str, words: &str) -> bool {
     text.strip_prefix(words).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', ',']))
 }
+
+/// The errors about a key that the call of a script does not declare: Dragonfly, clusters,
+/// and hosted services.
+const UNDECLARED: [&str; 4] = [
+    "undeclared key",
+    "access a non local key",
+    "access keys that do not hash to the same slot",
+    "bad lua script for redis cluster",
+];
 
 /// How errors begin.
 const KNOWN: [(&str, ServerError); 26] = [
@@ -153,6 +178,14 @@ mod tests {
                 "ERR The user executing the script can't run this command or subcommand",
                 ServerError::Denied,
             ),
+            (
+                "ERR Error running script (call to f_1): script tried accessing undeclared key",
+                ServerError::UndeclaredKey,
+            ),
+            (
+                "ERR Script attempted to access a non local key in a cluster node script: f_1",
+                ServerError::UndeclaredKey,
+            ),
             ("NOPERM the user may not use '-READONLY '", ServerError::Denied),
             ("ERR READONLY is not what this is about", ServerError::Other),
         ] {
@@ -167,9 +200,26 @@ mod tests {
     }
 
     #[test]
-    fn a_script_that_a_server_quotes_is_cut_off() {
+    fn scripts_that_a_server_quotes_or_names_are_cut_off() {
         let quoted = "ERR unknown command 'EVAL', with args beginning with: 'local value = 1' '1' ";
         assert_eq!(without_arguments(quoted), "ERR unknown command 'EVAL'");
         assert_eq!(without_arguments("OOM full"), "OOM full");
+        let called = "ERR The user executing the script can't run this command or subcommand \
+                      script: fda144ca, on @user_script:11.";
+        assert!(without_arguments(called).ends_with("or subcommand"), "{called}");
+    }
+
+    #[test]
+    fn only_the_place_in_a_script_is_cut_off() {
+        // Redis 7.0, Redis 7.2 and Valkey 8, Valkey 9.
+        for (error, place) in [
+            ("ERR The user executing the script can't run it", "script: 65, on @user_script:5."),
+            ("ERR ACL failure in script: User a has no 'del'", "script: 65, on @user_script:5."),
+            ("ERR ACL failure in script: User a has no 'del'", "script: on @user_script:5."),
+        ] {
+            assert_eq!(without_place(&format!("{error} {place}")), error);
+            assert_eq!(ServerError::of(error), ServerError::Denied);
+            assert_eq!(without_place(error), error);
+        }
     }
 }

@@ -1,5 +1,5 @@
 //! `SharedQueue`: the queue in which handles of many processes wait for one key, at the master
-//! where they meet.
+//! where they meet. See rule W4 of `docs/PROTOCOL.md`.
 //!
 //! The queue decides only *when* a handle tries, and never *who* holds. Its contents are not locks,
 //! and losing them costs only time. A `Reservation`, a short-lived value that is not a token, keeps
@@ -30,7 +30,7 @@ impl SharedQueue {
     /// The largest number of tickets without a listener that one request drops.
     pub const DROPS_MAX: u32 = 64;
 
-    /// Creates the queue of the resource `name` in the namespace of `prefix`, for the handle with
+    /// Creates the queue of the resource `name` under `prefix`, for the handle with
     /// `ticket`.
     pub fn new(prefix: &[u8], name: &Resource, ticket: QueueTicket) -> Self {
         let key = Self::key_of(prefix, name);
@@ -47,7 +47,7 @@ impl SharedQueue {
         &self.key
     }
 
-    /// Returns the beginning that the channels of all tickets of the namespace share.
+    /// Returns the beginning that the channels of all tickets of the prefix share.
     pub fn channels(&self) -> &[u8] {
         &self.channels
     }
@@ -101,8 +101,8 @@ pub struct Exit {
 /// The state in which a handle leaves a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Leaving {
-    /// A lease is over. The key is reserved for the next ticket, which is called. If another token
-    /// has the key, the first ticket in the queue gets the call [try](Call::Try).
+    /// A lease is over. The key is reserved for the next ticket, which gets the call. If another
+    /// token has the key, the first ticket in the queue gets the call [try](Call::Try).
     Done,
     /// A lease is over. The key is free for every client, and the first ticket in the queue gets
     /// the call to [try](Call::Try).

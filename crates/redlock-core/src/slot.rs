@@ -31,7 +31,7 @@ pub trait Sink: Send + Sync {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NodeEvent {
-    /// There is a connection, and the server behind it reported these facts.
+    /// There is a connection, and its server reported these facts.
     Up(Facts),
     /// There is no connection.
     Down {

@@ -158,7 +158,7 @@ impl fmt::Debug for Token {
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Label(Arc<str>);
 
-/// Why a text cannot be a [`Label`].
+/// The reason why a text is not a valid [`Label`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the label {0:?} is not 1 to {max} of A-Z a-z 0-9 . _ @ : -", max = Label::LEN_MAX)]
 pub struct InvalidLabel(String);

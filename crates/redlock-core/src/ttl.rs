@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::duration::spelled;
 
-/// How long a lease lasts without extension, in whole milliseconds.
+/// The time for which a lease lasts without an extension, in whole milliseconds.
 ///
 /// Two durations follow from it and must not be confused: [`Ttl::px`] is sent to Redis, and
 /// [`Ttl::validity`] is the time on which the holder can rely.
@@ -14,7 +14,7 @@ pub struct Ttl {
     millis: u64,
 }
 
-/// Why a duration cannot be a [`Ttl`]. Nothing was sent to any master.
+/// The reason why a duration is not a valid [`Ttl`]. Nothing was sent to any master.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidTtl {
@@ -24,7 +24,7 @@ pub enum InvalidTtl {
         /// The requested TTL.
         ttl: Duration,
     },
-    /// Longer than the namespace allows.
+    /// Longer than the prefix allows.
     #[error(
         "a TTL of {} exceeds max_ttl ({}); use a shorter TTL, which is extended as needed, or raise \
          the limit with `redlock init --max-ttl D` (`.max_ttl(..)` or --max-ttl while the masters \
@@ -34,7 +34,7 @@ pub enum InvalidTtl {
     TooLong {
         /// The requested TTL.
         ttl: Duration,
-        /// The largest TTL in this namespace.
+        /// The largest TTL under this prefix.
         max: Duration,
     },
 }

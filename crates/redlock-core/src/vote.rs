@@ -85,8 +85,8 @@ impl fmt::Display for Verdict {
 pub struct Answer {
     /// The master's answer.
     pub verdict: Verdict,
-    /// Whether the request may have reached the master. Only a node that *knows* it was never
-    /// handed to a socket may set false: then there is nothing to clean up.
+    /// `true` if the request may have reached the master. Only a node that *knows* that the request
+    /// never reached a socket may set `false`, because then there is nothing to clean up.
     pub sent: bool,
     /// Its answer about the ballot or the score, if the request has one.
     pub balloted: Option<Balloted>,

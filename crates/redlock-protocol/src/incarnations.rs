@@ -1,4 +1,5 @@
-//! `Incarnations`: whether earlier confirmations of a master are still valid.
+//! `Incarnations`: whether earlier confirmations of a master are still valid. See rules V4 and A12
+//! of `docs/PROTOCOL.md`.
 
 use super::admission::{Admission, Incarnation};
 

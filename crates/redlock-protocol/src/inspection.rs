@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_core::{Cause, Verdict};
+use redlock_core::Verdict;
 
 use super::master_set::MasterSet;
 use crate::quorum::quorum;
@@ -28,8 +28,7 @@ impl Inspection {
     pub fn asking(masters: usize, asked: MasterSet) -> Self {
         let mut inspection = Self::new(masters);
         for master in MasterSet::all(masters).without(asked).iter() {
-            let unasked = Cause::NotSent("it was not queried".into());
-            inspection.answers[master] = LastAnswer::unknown(unasked);
+            inspection.answers[master] = LastAnswer::unasked();
         }
         inspection
     }
@@ -136,7 +135,7 @@ pub fn is_incurable(verdict: &Verdict) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use redlock_core::Answer;
+    use redlock_core::{Answer, Cause};
 
     use super::*;
 

@@ -3,12 +3,16 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use redlock_core::{Answer, Cause, Instant, NotAdmitted, Ttl, Verdict, WhyNot};
+use redlock_core::{Answer, Cause, Instant, Label, NotAdmitted, Token, Ttl, Verdict, WhyNot};
 
+use crate::LostReason;
+use crate::client::ids::RequestId;
+use crate::client::moment::{Acceptance, Moment};
 use crate::terms::{HoldOptions, Timing};
 use crate::token::attempt::{Attempt, Origin, Step};
 use crate::token::lease::HeldLease;
 use crate::votes::answer::{Counts, Judged};
+use crate::votes::ledger::Ledger;
 
 /// The TTL of the tests, in milliseconds. It confers a validity of 988 ms.
 pub(super) const TTL: u64 = 1_000;
@@ -81,4 +85,44 @@ pub(super) fn checked() -> Cause {
 pub(super) fn uncounted(answer: &Answer) -> Judged<'_> {
     static COUNTS: LazyLock<Counts> = LazyLock::new(|| Counts::Not(checked()));
     Judged { answer, counts: &COUNTS }
+}
+
+/// A moment in which nothing moves by itself.
+#[derive(Debug)]
+pub(super) struct Still(pub(super) Instant);
+
+impl Moment for Still {
+    fn now(&mut self) -> Instant {
+        self.0
+    }
+
+    fn token(&mut self, label: Option<&Label>) -> Token {
+        Token::random(label)
+    }
+
+    fn nonce(&mut self) -> u64 {
+        7
+    }
+
+    fn move_deadline(&mut self, _: RequestId, _: Instant, _: Instant) -> bool {
+        true
+    }
+
+    fn is_held(&mut self, _: RequestId) -> bool {
+        true
+    }
+
+    fn lose(&mut self, _: RequestId, reason: LostReason, _: &Ledger) -> Option<LostReason> {
+        Some(reason)
+    }
+
+    fn end(&mut self, _: RequestId) {}
+
+    fn acceptance(&mut self, _: RequestId) -> Acceptance {
+        Acceptance::Accepted
+    }
+
+    fn change_acceptance(&mut self, _: RequestId, _: Acceptance) -> Acceptance {
+        Acceptance::Accepted
+    }
 }

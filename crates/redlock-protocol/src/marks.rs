@@ -1,4 +1,5 @@
-//! `Reading`: what the completion marks of several masters mean together.
+//! `Reading`: what the completion marks of several masters mean together. See rule M4 of
+//! `docs/PROTOCOL.md`.
 //!
 //! Each master keeps one mark per name, and only ever raises it. The mark of a completed run is on
 //! a quorum of masters as long as they keep their data, so the largest mark of any quorum is at

@@ -1,4 +1,4 @@
-//! The meeting point of a key: the choice of one master.
+//! The meeting point of a key: the choice of one master. See rule W2 of `docs/PROTOCOL.md`.
 
 /// The part of the weight [of a key](Self::of_key) that the process of a master contributes. It is
 /// computed once per process instead of once per key.

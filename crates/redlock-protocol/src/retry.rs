@@ -1,4 +1,5 @@
-//! How long to wait before the next attempt. Pure: the random part is an argument.
+//! How long to wait before the next attempt. Pure: the random part is an argument. See rule V7 of
+//! `docs/PROTOCOL.md`.
 
 use std::time::Duration;
 

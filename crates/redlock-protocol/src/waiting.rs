@@ -19,10 +19,10 @@
 //! | it watches | the holder's TTL, or 100 ms, or twice the previous time, is over | it enters, and requests from the others at the same time, so that an orphan at M does not block it |
 //! | it has a place | *go* | it takes the key at M and at the others in one turn |
 //! | it has a place | *next* | it enters when the reservation before it must be over |
-//! | it has a place | *try* | it pauses for up to two fan-outs, and continues as after *go* |
+//! | it has a place | *try* | it pauses for up to two fan-outs, and enters. If M has a key, it sleeps until it has seen that key for as long as an attempt takes, and continues as after *go* |
 //! | it has no place at that master | *go* | it leaves the queue there: the next one is called |
 //! | it requests | M has granted and too few of the others, of which a quorum answered | it takes a place again without requesting the key, and sleeps |
-//! | it requests | M does not answer, or ballots are refused | it has left the queue, pauses, and starts over |
+//! | it requests | M does not answer, or ballots are refused | it has left the queue, pauses, and enters at M |
 //! | it requests | no quorum answers | it has left the queue, pauses for 0.1 s at most, and requests from all masters without entering: it calls no waiter, and no release calls it |
 //! | it requests | it is not served, and fewer masters vote than a quorum because some connected ones do not | it pauses for about a second |
 //! | it sleeps, or watches | the connection to M, or the data there, is lost | it enters at the next M after a short random pause |
@@ -52,20 +52,13 @@ use std::time::Duration;
 use redlock_core::{Call, Instant, Verdict};
 
 use self::head::{Head, WATCH_AGAIN};
+use self::leaving::fresh_for;
 pub use self::step::{Ask, Moment, QueueAnswer, Refusal, Step};
 use super::queue::Queue;
 
 #[cfg(test)]
 mod tests;
 
-/// How long a key counts as contended after it was refused.
-///
-/// The order of processes does not rest on this time. It decides only if an attempt queries M
-/// first, and a release whose process may have others waiting [renews](leaving::Leaving) it. A
-/// caller that comes later and finds the key free may overtake others once or twice. The release
-/// after that queries M, because the process had the key before, and M hands the key to the first
-/// in the queue.
-const CONTENDED: Duration = Duration::from_secs(1);
 /// The largest number of times a head immediately enters again because departed waiters fill the
 /// queue. M drops 64 of them each time, and holds 10,000 at most.
 const DROPS_MAX: u32 = 160;
@@ -89,8 +82,10 @@ pub struct Waiting<Id> {
     entries: u32,
     /// Pushes after which the same holder still had the key, since the last sleep without a push.
     pushes: u32,
-    /// The holder that was seen last.
-    seen: u64,
+    /// The holder that was seen last, and since when.
+    seen: (u64, Instant),
+    /// M has told the head to try, and it has not seen since who has the key there.
+    is_tried: bool,
     /// The wait of the head counts from here at the earliest.
     since: Instant,
     /// Since when this process waits, or has had no lease.
@@ -101,8 +96,8 @@ pub struct Waiting<Id> {
     back_until: Instant,
     /// They watch the key then, because no queue works.
     watches_then: bool,
-    /// When it was learned last that others want the key.
-    contended_at: Option<Instant>,
+    /// Until then, others are assumed to want the key.
+    contended_until: Instant,
     /// The last attempt saw no quorum.
     is_without_quorum: bool,
 }
@@ -123,13 +118,14 @@ impl<Id: Copy + Ord> Waiting<Id> {
             tries: 0,
             entries: 0,
             pushes: 0,
-            seen: 0,
+            seen: (0, Instant::ORIGIN),
+            is_tried: false,
             since: Instant::ORIGIN,
             waits_since: Instant::ORIGIN,
             watched_at: Instant::ORIGIN,
             back_until: Instant::ORIGIN,
             watches_then: false,
-            contended_at: None,
+            contended_until: Instant::ORIGIN,
             is_without_quorum: false,
         }
     }
@@ -180,6 +176,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
             self.tries = 0;
         }
         (self.pushes, self.since, self.waits_since) = (0, now, now);
+        self.is_tried = false;
         self.await_release(now)
     }
 
@@ -198,29 +195,34 @@ impl<Id: Copy + Ord> Waiting<Id> {
     }
 
     /// Makes the callers of this process let others go first until then: see [`untaken`].
-    pub fn stand_back(&mut self, until: Instant, now: Instant) -> Step<Id> {
-        (self.back_until, self.contended_at) = (until, Some(now));
+    pub fn stand_back(&mut self, until: Instant) -> Step<Id> {
+        self.back_until = until;
         self.place.take().map_or(Step::Wait, Step::Leave)
     }
 
     /// Records that other processes wait for the key by a master's report, or may wait because the
-    /// master has not answered yet.
-    pub fn others_wait(&mut self, now: Instant) {
-        self.contended_at = Some(now);
+    /// master has not answered yet. That is assumed until then.
+    pub fn others_wait(&mut self, until: Instant) {
+        self.contended_until = self.contended_until.max(until);
     }
 
     /// Records M's report that no process waits for the key.
     pub fn nobody_waits(&mut self) {
-        self.contended_at = None;
+        self.contended_until = Instant::ORIGIN;
+    }
+
+    /// Records an answer that shows that others want the key.
+    fn contends(&mut self, at: Moment) {
+        self.others_wait(at.now.saturating_add(fresh_for(at.fan_out)));
     }
 
     /// Handles an attempt of the head that was lost to a caller of this process. `answer` is as in
     /// [`lost`](Self::lost).
-    pub fn lost_here(&mut self, answer: Option<QueueAnswer>, now: Instant) -> Step<Id> {
+    pub fn lost_here(&mut self, answer: Option<QueueAnswer>, at: Moment) -> Step<Id> {
         if answer.is_some_and(|answer| answer.others_wait) {
-            self.contended_at = Some(now);
+            self.contends(at);
         }
-        self.await_release(now)
+        self.await_release(at.now)
     }
 
     /// Handles a lost attempt of the head. `answer` is the answer of M if it did not let the head
@@ -234,7 +236,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
             self.tries = 0;
         }
         if refusal != Refusal::Silent {
-            self.contended_at = Some(at.now);
+            self.contends(at);
         }
         match (refusal, answer) {
             (Refusal::Held | Refusal::Split, Some(_)) if is_called => self.attempt(Ask::Called),
@@ -247,8 +249,10 @@ impl<Id: Copy + Ord> Waiting<Id> {
             }
             (Refusal::Alone, _) => Step::Queue,
             (Refusal::Silent | Refusal::NoQuorum, _) => {
-                // Our place must not hold up the processes that can get the key in the meantime.
-                (self.place, self.since) = (None, at.now);
+                // Our place must not hold up the processes that can get the key in the meantime. The
+                // start of the wait stays, because a ballot is also refused if another process was
+                // faster.
+                self.place = None;
                 self.pause_blindly(at)
             }
         }
@@ -256,7 +260,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
 
     /// M has not let the head in, and reports the state of the key.
     fn answered(&mut self, answer: QueueAnswer, at: Moment) -> Step<Id> {
-        self.contended_at = Some(at.now);
+        self.contends(at);
         if answer.has_failed {
             // The next attempt enters the queue of another master, or does without one.
             self.place = None;
@@ -336,7 +340,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
             Verdict::Free if enters => self.stay_apart(master, at),
             Verdict::Free => self.watch(master, None, at),
             Verdict::Held { token, ttl } => {
-                self.saw(token.as_deref());
+                self.saw(token.as_deref(), at.now);
                 self.watch(master, *ttl, at)
             }
             _ => self.pause_blindly(at),
@@ -344,11 +348,12 @@ impl<Id: Copy + Ord> Waiting<Id> {
     }
 
     /// Remembers the holder. A push is useful if the holder has changed.
-    fn saw(&mut self, token: Option<&str>) {
+    fn saw(&mut self, token: Option<&str>, now: Instant) {
         let mut hasher = DefaultHasher::new();
         token.hash(&mut hasher);
         let holder = hasher.finish();
-        if std::mem::replace(&mut self.seen, holder) != holder {
+        if self.seen.0 != holder {
+            self.seen = (holder, now);
             self.pushes = 0;
         }
     }
@@ -397,7 +402,9 @@ impl<Id: Copy + Ord> Waiting<Id> {
             }
             (Head::Asleep { .. } | Head::Watching { .. }, Call::Try) => {
                 let pause = (at.fan_out * 2).mul_f64(at.random);
-                self.pause(at.now.saturating_add(pause), Ask::Called)
+                let until = at.now.saturating_add(pause);
+                self.is_tried = true;
+                self.pause(until, Ask::First)
             }
             (Head::Asleep { until, ask, .. }, Call::Next) => {
                 let [least, most] = BEHIND_RESERVATION;
@@ -498,17 +505,12 @@ impl<Id: Copy + Ord> Waiting<Id> {
 
     /// Returns until when a queue without callers is kept.
     pub fn remembered_until(&self) -> Instant {
-        self.back_until.max(self.contended_until().unwrap_or(Instant::ORIGIN))
-    }
-
-    /// Returns until when the key is treated as contended. `None` if it isn't.
-    fn contended_until(&self) -> Option<Instant> {
-        self.contended_at.map(|at| at.saturating_add(CONTENDED))
+        self.back_until.max(self.contended_until)
     }
 
     /// Returns `true` if others want the key, as far as this process knows.
     pub fn is_contended(&self, now: Instant) -> bool {
-        self.contended_until().is_some_and(|until| now < until)
+        now < self.contended_until
     }
 
     /// Starts with the meeting point if others also want the key, so that votes do not split and

@@ -19,7 +19,7 @@ async fn main() -> anyhow::Result<()> {
         Redlock::connect(throw_away.urls())?
     };
     for order in 0..10 {
-        redlock.lock(format!("orders:{order}")).await?.release().await?;
+        redlock.lock(format!("orders:{order}")).run(|_hold| async {}).await?;
     }
     print!("{}", prometheus(&redlock.stats()));
     Ok(())
@@ -112,7 +112,7 @@ fn line(text: &mut String, name: &str, number: impl std::fmt::Display) {
 async fn a_scrape_has_each_number_once_in_its_family() -> anyhow::Result<()> {
     let masters = RedisServers::start(3)?;
     let redlock = Redlock::connect(masters.urls())?;
-    redlock.lock("orders:1").await?.release().await?;
+    redlock.lock("orders:1").run(|_hold| async {}).await?;
     let scrape = prometheus(&redlock.stats());
     let mut names = std::collections::HashSet::new();
     let mut family = "";

@@ -51,7 +51,8 @@ async fn transfer(
     ledger.add(from, -amount, locks.fencing_token(&source).context("locks have tokens")?)?;
     locks.check().context("only one half was booked")?;
     ledger.add(to, amount, locks.fencing_token(&target).context("locks have tokens")?)?;
-    locks.release().await?;
+    // Both halves are booked, even if no quorum confirms the release.
+    let _ = locks.release().await;
     Ok(format!("{amount} from {from} to {to}"))
 }
 

@@ -22,17 +22,13 @@ mod once;
 mod reentrant;
 mod semaphore;
 mod watch;
+mod worker;
 
 use std::fmt;
-use std::future::Future;
-use std::sync::{Arc, mpsc};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use redlock_core::{FencingToken, ListWarning, Resource, Token};
-use tokio::runtime::{Builder, Handle};
-use tokio::sync::oneshot;
 
 pub use self::election::{Election, Leaders, Leadership};
 pub use self::lock_all::{GuardSet, LockAllRequest};
@@ -40,8 +36,8 @@ pub use self::once::{Begun, OnceGuard, OnceRequest};
 pub use self::reentrant::{Reentrant, ReentrantGuard, ReentrantRequest};
 pub use self::semaphore::{Permit, PermitRequest, Permits, PermitsRequest, Semaphore};
 pub use self::watch::Watch;
+use self::worker::Worker;
 use crate::builder::RedlockBuilder;
-use crate::driver::slot::Slot;
 use crate::error::{AcquireError, ExtendError, ReleaseError, Unreleased};
 use crate::guard::Hold;
 use crate::init::{Init, InitError, InitReport};
@@ -369,71 +365,5 @@ impl Guard {
 impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.guard.fmt(f)
-    }
-}
-
-/// The thread on which the driver works.
-struct Worker {
-    slot: Arc<Slot>,
-    runtime: Handle,
-    /// Dropped to stop the thread.
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-/// How long the thread continues to release after the last handle is gone.
-const LINGER: Duration = Duration::from_secs(1);
-
-impl Worker {
-    fn start(redlock: crate::Redlock) -> std::io::Result<Self> {
-        let runtime = Builder::new_current_thread().enable_all().build()?;
-        let (stop, stopped) = oneshot::channel();
-        let slot = redlock.slot().clone();
-        let handle = runtime.handle().clone();
-        let thread = std::thread::Builder::new().name("redlock".into()).spawn(move || {
-            runtime.block_on(async {
-                let _ = stopped.await;
-                if let Err(left) = redlock.shutdown(LINGER).await {
-                    tracing::warn!(%left, "the blocking handle was dropped");
-                }
-            });
-        })?;
-        Ok(Self { slot, runtime: handle, stop: Some(stop), thread: Some(thread) })
-    }
-
-    /// Runs `work` on the worker's thread and waits for it. Returns `None` if that thread has
-    /// exited.
-    ///
-    /// The result comes back through a channel of the standard library, because it blocks in places
-    /// where an async runtime forbids its own ways to block.
-    fn wait<F>(&self, work: F) -> Option<F::Output>
-    where
-        F: Future<Output: Send> + Send + 'static,
-    {
-        if self.slot.is_forked() {
-            // None of it waits: each request fails at its first poll.
-            return work.now_or_never();
-        }
-        let (done, outcome) = mpsc::sync_channel(1);
-        self.runtime.spawn(async move {
-            // The result has no receiver only if the caller's thread has been torn down.
-            let _ = done.send(work.await);
-        });
-        outcome.recv().ok()
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        if self.slot.is_forked() {
-            // A forked child has no such thread, and waking it would wake the parent's.
-            std::mem::forget((self.stop.take(), self.thread.take()));
-            return;
-        }
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            // A thread that has panicked has nothing more to release.
-            let _ = thread.join();
-        }
     }
 }

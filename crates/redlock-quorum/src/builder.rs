@@ -12,12 +12,14 @@ use redlock_core::{
     RedisSetup, Resource, Tls, Ttl,
 };
 use redlock_protocol::quorum::MASTERS_MAX;
+use redlock_protocol::terms::{Limits, MAX_TTL, node_timeout};
 
 use crate::counters::Counters;
 use crate::driver::Setup;
 use crate::driver::slot::Slot;
 use crate::environment::label;
 use crate::environment::masters::Master;
+use crate::environment::masters::place_of;
 use crate::environment::origins::{Origins, given_by};
 use crate::environment::password::PasswordFile;
 use crate::environment::pem::Pem;
@@ -25,9 +27,7 @@ use crate::environment::variables::{
     self, LABEL, NODE_TIMEOUT, PREFIX, TLS_CA, TLS_CERT, Variable,
 };
 use crate::handle::Handle;
-use crate::settings::{
-    BuildError, GivenLabel, InvalidRequest, MAX_TTL, Quarantine, Settings, node_timeout,
-};
+use crate::settings::{BuildError, GivenLabel, InvalidRequest, Quarantine, Settings};
 
 /// Builds a [`Redlock`](crate::Redlock). [`build`](Self::build) checks all values and rejects
 /// values out of range with an error that names the limit.
@@ -354,32 +354,35 @@ impl RedlockBuilder {
     fn settings(&self) -> Result<Settings, BuildError> {
         let settings = Settings {
             prefix: self.checked_prefix()?,
-            ttl: self.ttl,
-            max_ttl: self.max_ttl,
+            limits: Limits {
+                ttl: self.ttl,
+                max_ttl: self.max_ttl,
+                node_timeout: self.node_timeout,
+                clock_guard: self.clock_guard,
+                connect_timeout: self.connect_timeout.unwrap_or(Self::CONNECT_TIMEOUT),
+            },
             quarantine: self.quarantine,
             fencing: !self.is_plain,
             queue: !self.is_unqueued,
             hand_over: !self.hands_nothing_on,
             wait: self.wait.unwrap_or(Duration::from_secs(10)),
-            node_timeout: self.node_timeout,
-            clock_guard: self.clock_guard,
             label: self.checked_label().map_err(InvalidRequest::from)?,
-            connect_timeout: self.connect_timeout.unwrap_or(Self::CONNECT_TIMEOUT),
         };
-        let (max_ttl, connect_timeout) = (settings.max_ttl(), settings.connect_timeout);
+        let limits = settings.limits;
+        let (max_ttl, connect_timeout) = (limits.max_ttl(), limits.connect_timeout);
         if !(Ttl::MIN..=MAX_TTL_MAX).contains(&max_ttl) {
             return Err(BuildError::MaxTtl { max_ttl });
         }
         if connect_timeout.is_zero() {
             return Err(BuildError::ZeroTimeout { name: "connect timeout" });
         }
-        if settings.node_timeout.is_some_and(|timeout| timeout.is_zero()) {
+        if limits.node_timeout.is_some_and(|timeout| timeout.is_zero()) {
             return Err(BuildError::ZeroTimeout { name: "node timeout" });
         }
-        if let Some(guard) = settings.clock_guard.filter(|guard| *guard > max_ttl) {
+        if let Some(guard) = limits.clock_guard.filter(|guard| *guard > max_ttl) {
             return Err(BuildError::ClockGuard { guard, max_ttl });
         }
-        settings.timing(None, settings.unread_max_ttl())?;
+        limits.timing(None, settings.unread_max_ttl()).map_err(InvalidRequest::from)?;
         Ok(settings)
     }
 
@@ -400,8 +403,8 @@ impl RedlockBuilder {
         clock: &Clock,
         settings: &Settings,
     ) -> Result<Arc<[Arc<dyn Node>]>, BuildError> {
-        let mut setup = RedisSetup::new(clock.clone(), settings.connect_timeout);
-        setup.stall_timeout = settings.stall_timeout();
+        let mut setup = RedisSetup::new(clock.clone(), settings.limits.connect_timeout);
+        setup.stall_timeout = settings.limits.stall_timeout();
         setup.tls = self.tls.clone();
         setup.credentials = self.credentials.clone();
         // Without a quarantine, the record is still read, because it shows whether other clients
@@ -414,10 +417,10 @@ impl RedlockBuilder {
         self.check_count()?;
         let mut nodes: Vec<Arc<dyn Node>> = Vec::with_capacity(MASTERS_MAX);
         let mut names = HashSet::new();
-        for Url { url, origin } in &self.urls {
-            let node = RedisNode::new(url, &setup).map_err(|error| self.bad_node(error, origin))?;
+        for (place, Url { url, .. }) in self.urls.iter().enumerate() {
+            let node = RedisNode::new(url, &setup).map_err(|error| self.bad_node(error, place))?;
             if !names.insert(node.name().to_owned()) {
-                return Err(given_by(origin, same_node(&node)));
+                return Err(given_by(&self.origin(place), same_node(&node)));
             }
             nodes.push(Arc::new(node));
         }
@@ -448,9 +451,15 @@ impl RedlockBuilder {
         }
     }
 
-    fn bad_node(&self, error: InvalidNode, origin: &Option<String>) -> BuildError {
+    /// Returns the source of a URL, with its position if the source has several URLs.
+    fn origin(&self, url: usize) -> Option<String> {
+        let places: Vec<_> = self.urls.iter().map(|url| url.origin.as_deref()).collect();
+        place_of(&places, url)
+    }
+
+    fn bad_node(&self, error: InvalidNode, url: usize) -> BuildError {
         match error {
-            InvalidNode::Url(_) => given_by(origin, error.into()),
+            InvalidNode::Url(_) => given_by(&self.origin(url), error.into()),
             error => self.origins.trace(error.into()),
         }
     }

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use redlock_core::{Cause, ListWarning, Verdict};
-use redlock_protocol::waiting::Refusal;
+use redlock_core::ListWarning;
+use redlock_protocol::client::counts::Count;
 
 use crate::lost::LostReason;
 use crate::stats::{Histogram, Losses, NodeStats, Outcomes, Stats, VoteStats};
@@ -42,27 +42,6 @@ pub(crate) struct Counters {
     list_warning: Mutex<Option<ListWarning>>,
 }
 
-/// How an attempt ended, in the order of [`Outcomes::new`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    Won,
-    Held,
-    Split,
-    Unanswered,
-    TooLate,
-    Aborted,
-}
-
-impl From<Refusal> for Outcome {
-    fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::Held => Self::Held,
-            Refusal::Split | Refusal::Alone => Self::Split,
-            Refusal::Silent | Refusal::NoQuorum => Self::Unanswered,
-        }
-    }
-}
-
 /// The numbers of one master.
 #[derive(Debug, Default)]
 struct NodeCounters {
@@ -78,16 +57,27 @@ impl Counters {
         Arc::new(Self { nodes, names, ..Self::default() })
     }
 
-    /// `master` has answered, or it is known that it will not.
-    pub(crate) fn vote(&self, master: usize, verdict: &Verdict) {
-        if let Some(place) = place_of(verdict) {
-            self.nodes[master].votes[place].add(1);
-        }
-    }
-
-    /// Counts the end of an attempt.
-    pub(crate) fn outcome(&self, outcome: Outcome) {
-        self.outcomes[outcome as usize].add(1);
+    /// Counts an event.
+    pub(crate) fn count(&self, count: Count) {
+        let counter = match count {
+            Count::Request => &self.requests,
+            Count::Attempt => &self.attempts,
+            Count::Round => &self.rounds,
+            Count::Ballot => &self.ballots,
+            Count::SecondBallot => &self.second_ballots,
+            Count::BallotRefused => &self.ballots_refused,
+            // In the order of the kinds.
+            Count::Ended(end) => &self.outcomes[end as usize],
+            Count::Cancelled => &self.cancelled,
+            Count::HandedOver => &self.handed_over,
+            Count::Watch => &self.watches,
+            Count::Poll => &self.polls,
+            Count::Observation => &self.observations,
+            Count::Push => &self.pushes,
+            Count::Extension => &self.extensions,
+            Count::Vote(master, said) => &self.nodes[usize::from(master)].votes[said as usize],
+        };
+        counter.add(1);
     }
 
     /// Counts a lost lock. A released lock is not lost.
@@ -160,29 +150,6 @@ impl Counters {
     }
 }
 
-/// Returns the counter of a verdict, in the order of [`VoteStats::new`]. `None` if it is not an
-/// answer.
-fn place_of(verdict: &Verdict) -> Option<usize> {
-    Some(match verdict {
-        Verdict::Granted => 0,
-        Verdict::Held { .. } => 1,
-        Verdict::NotOurs => 2,
-        Verdict::Free => 3,
-        Verdict::Unknown(Cause::TimedOut) => 4,
-        Verdict::Unknown(Cause::ConnectionRefused) => 5,
-        Verdict::Unknown(Cause::ConnectionClosed) => 6,
-        Verdict::Unknown(Cause::NotConnected(_)) => 7,
-        Verdict::Unknown(Cause::Unusable(_)) => 8,
-        Verdict::Unknown(Cause::NotSent(_)) => 9,
-        Verdict::Unknown(Cause::ErrorReply(_)) => 10,
-        Verdict::Unknown(Cause::Demoted(_)) => 11,
-        Verdict::Unknown(Cause::NotAdmitted(_)) => 12,
-        Verdict::Unknown(Cause::TwinOf(_)) => 13,
-        Verdict::BallotRefused => 14,
-        _ => return None,
-    })
-}
-
 /// A number with one writer at a time: the driver, wherever it is.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
@@ -225,7 +192,8 @@ impl Durations {
 
 #[cfg(test)]
 mod tests {
-    use redlock_core::{NotAdmitted, WhyNot};
+    use redlock_core::{Cause, NotAdmitted, Verdict, WhyNot};
+    use redlock_protocol::client::effects::Effects;
 
     use super::*;
 
@@ -258,8 +226,10 @@ mod tests {
             (unknown(Cause::TwinOf(String::new())), "twin"),
         ] {
             let counters = counters();
-            counters.vote(1, &verdict);
-            counters.vote(1, &Verdict::Pending);
+            let mut effects = Effects::default();
+            effects.count_vote(1, &verdict);
+            effects.count_vote(1, &Verdict::Pending);
+            effects.counts.into_iter().for_each(|count| counters.count(count));
             let stats = counters.stats();
             assert_eq!(moved(stats.nodes[1].votes.by_name()), [name]);
             assert_eq!(stats.nodes[0].votes, VoteStats::default());

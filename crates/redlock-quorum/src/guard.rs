@@ -8,7 +8,7 @@ use std::time::Duration;
 use redlock_core::{FencingToken, Resource, Token};
 
 use crate::driver::command::Command;
-use crate::driver::hold::held_lock::HeldLock;
+use crate::driver::held_lock::HeldLock;
 use crate::driver::slot::Slot;
 use crate::error::{ExtendError, ReleaseError};
 use crate::handle::Handle;
@@ -17,7 +17,7 @@ use crate::lease::Lease;
 use crate::loss::{Loss, settled};
 use crate::lost::{Ended, Lost, LostReason};
 use crate::run_error::RunError;
-use crate::settings::check_margin;
+use crate::settings::InvalidRequest;
 use crate::votes::Votes;
 
 /// A held lock, released on drop.
@@ -181,8 +181,8 @@ impl Guard {
         let span = tracing::debug_span!("extend", %resource, %token, ?ttl);
         async move {
             handle.inbox.stay()?;
-            let timing = handle.settings.timing_unlimited(Some(ttl))?;
-            check_margin(&timing, cell.stop_margin)?;
+            let timing = handle.settings.timing(Some(ttl))?;
+            timing.check_margin(cell.stop_margin).map_err(InvalidRequest::from)?;
             cell.check()?;
             let command = |reply| Command::Extend { hold, ttl, reply };
             let outcome = handle.inbox.ask(command).await;

@@ -1,12 +1,14 @@
 //! `Handle`: what all clones of a handle, and all its guards, share.
 
+use std::future::Future;
 use std::mem::{Discriminant, discriminant};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use redlock_core::{Clock, InvalidResource, Resource};
 use redlock_protocol::throttle::Throttle;
+use tokio::sync::watch;
+use tokio::time::timeout;
 
 use crate::counters::Counters;
 use crate::driver::command::Command;
@@ -24,7 +26,8 @@ pub(crate) struct Handle {
     /// Warnings that no caller gets as an error, by the kind of what went wrong.
     warnings: Mutex<Throttle<Warning>>,
     pub(crate) inbox: Inbox,
-    is_shut_down: AtomicBool,
+    /// Calls that collect several locks listen to it, as long as they may hold some.
+    is_shut_down: watch::Sender<bool>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,7 +47,7 @@ impl Handle {
         counters: Arc<Counters>,
         slot: Arc<Slot>,
     ) -> Self {
-        let (inbox, is_shut_down) = (Inbox::new(slot), AtomicBool::new(false));
+        let (inbox, is_shut_down) = (Inbox::new(slot), watch::Sender::new(false));
         Self { settings, clock, names, counters, warnings: Mutex::default(), inbox, is_shut_down }
     }
 
@@ -65,9 +68,23 @@ impl Handle {
     /// # Errors
     /// Returns [`AcquireError::Shutdown`] once the handle was shut down.
     pub(crate) fn open(&self) -> Result<(), AcquireError> {
-        match self.is_shut_down.load(Ordering::SeqCst) {
+        match *self.is_shut_down.borrow() {
             true => Err(AcquireError::Shutdown),
             false => Ok(()),
+        }
+    }
+
+    /// Runs a call that collects several locks. It ends when the handle is shut down. Its caller has
+    /// no guards that it could release, so the call releases what it has collected.
+    pub(crate) async fn collecting<T>(
+        &self,
+        call: impl Future<Output = Result<T, AcquireError>>,
+    ) -> Result<T, AcquireError> {
+        let mut is_shut_down = self.is_shut_down.subscribe();
+        tokio::select! {
+            biased;
+            _ = is_shut_down.wait_for(|is| *is) => Err(AcquireError::Shutdown),
+            collected = call => collected,
         }
     }
 
@@ -99,8 +116,36 @@ impl Handle {
 
     /// Closes the handle, and returns the keys left on masters.
     pub(crate) async fn shut_down(&self, within: Duration) -> Result<(), Unreleased> {
-        self.is_shut_down.store(true, Ordering::SeqCst);
-        self.inbox.close(within).await
+        self.is_shut_down.send_replace(true);
+        let began = self.clock.now();
+        let unless_dropped = CloseOnDrop(Some(&self.inbox));
+        // Without a runtime, nothing polls these calls.
+        let may_wait =
+            tokio::runtime::Handle::try_current().is_ok() && !self.inbox.slot().is_forked();
+        if may_wait && self.is_shut_down.receiver_count() > 0 {
+            // Calls release what they have collected. One that is not polled must not use up the
+            // time of all releases.
+            let _ = timeout(within / 2, self.is_shut_down.closed()).await;
+        }
+        unless_dropped.disarm();
+        self.inbox.close(within.saturating_sub(self.clock.now().saturating_since(began))).await
+    }
+}
+
+/// Closes the handle if its shutdown is dropped before it has reached the driver.
+struct CloseOnDrop<'a>(Option<&'a Inbox>);
+
+impl CloseOnDrop<'_> {
+    fn disarm(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for CloseOnDrop<'_> {
+    fn drop(&mut self) {
+        if let Some(inbox) = self.0 {
+            inbox.post(Command::Close { within: LINGER, reply: None });
+        }
     }
 }
 

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redlock_core::{Clock, FencingToken, Instant, Resource, Token};
-use redlock_protocol::ballot::proposals::Proof;
+use redlock_protocol::client::effects::Fence;
+use redlock_protocol::client::moment::Acceptance;
 use redlock_protocol::token::lease::HeldLease;
-use redlock_protocol::token::lease::hand_over::HandOver;
 use redlock_protocol::votes::ledger::{LastAnswer, Ledger};
 use smallvec::SmallVec;
 use tokio::sync::Notify;
@@ -43,20 +43,6 @@ pub(crate) struct HoldCell {
     state: Mutex<State>,
 }
 
-/// Whether the caller of a won lock has taken it. It does so when its future is polled, which may
-/// never happen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Acceptance {
-    /// The caller was informed and has not taken the lock.
-    Offered,
-    /// The keeper has seen that the lock is not taken, and waits for a wake-up when it is.
-    Awaited,
-    /// The caller has taken the lock, which belongs to it from now on.
-    Accepted,
-    /// The caller did not take the lock in time, and can no longer take it.
-    Withdrawn,
-}
-
 /// The state that the driver writes for the holder.
 struct State {
     rows: SmallVec<[Row; 5]>,
@@ -68,30 +54,6 @@ struct State {
     acceptance: Acceptance,
     /// Wakes the waiters. Created by the first of them; most locks never have one.
     changed: Option<Arc<Notify>>,
-}
-
-/// The fencing token of a lock.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Fence {
-    /// The fencing token. `None` without fencing.
-    pub(crate) token: Option<FencingToken>,
-    /// Until when it may be handed out. `None` if it was handed out.
-    pub(crate) until: Option<Instant>,
-}
-
-impl Fence {
-    /// Returns the token that a quorum of masters has accepted.
-    pub(crate) fn of(proof: Option<Proof>) -> Self {
-        Self {
-            token: proof.map(|proof| proof.ballot.token()),
-            until: proof.map(|proof| proof.until),
-        }
-    }
-
-    /// Returns the token of a caller to which the lease was passed.
-    pub(crate) fn handed_on(hand_over: HandOver) -> Self {
-        Self { token: hand_over.token(), ..Self::of(hand_over.proof) }
-    }
 }
 
 /// The state of the lock on one master.
@@ -146,12 +108,6 @@ impl HoldCell {
         // The clock is read once, because this is on the path of each lock.
         let is_ahead = Instant::from_nanos(self.deadline.load(Ordering::Acquire)) > now;
         is_proven && (is_ahead || self.is_held())
-    }
-
-    /// Returns until when the caller can take the lock, as things are.
-    pub(crate) fn acceptable_until(&self) -> Instant {
-        let deadline = Instant::from_nanos(self.deadline.load(Ordering::Acquire));
-        self.fence.until.map_or(deadline, |until| until.min(deadline))
     }
 
     /// Takes the lock for the caller, if that is still possible. Returns the former state.
@@ -233,11 +189,6 @@ impl HoldCell {
     pub(crate) fn copies(&self) -> usize {
         let now = self.clock.now();
         self.state().rows.iter().filter(|row| row.hold_until > now).count()
-    }
-
-    /// Returns `true` if `master` is known to hold the key.
-    pub(crate) fn has_copy_at(&self, master: usize) -> bool {
-        self.state().rows[master].hold_until > self.clock.now()
     }
 
     pub(crate) fn votes(&self) -> Votes {

@@ -16,7 +16,7 @@ use crate::driver::slot::Slot;
 use crate::error::{AcquireError, ExtendError, ReleaseError, Unreleased};
 use crate::settings::InvalidRequest;
 
-/// How long a caller without its own runtime waits for a driver that is not polled. The thread that
+/// How long a caller without its own runtime waits for an unpolled driver. The thread that
 /// polls the driver may be busy for a while.
 const SILENT_MAX: Duration = Duration::from_secs(3);
 /// The longest time between two checks of a driver on another runtime, which may have ended.
@@ -160,7 +160,7 @@ impl Inbox {
             Command::Close { within, reply: Some(reply) }
         };
         loop {
-            if let Ok(outcome) = self.ask(command).await {
+            if let Ok(outcome) = self.ask_or_withdraw(command).await {
                 return outcome;
             }
             if self.slot.is_forked() {

@@ -51,6 +51,9 @@ pub struct InitReport {
     /// The set that most of the masters belong to now. `None` if no record names one. All masters
     /// belong to one set if every one of them has answered.
     pub set: Option<RecordedSet>,
+    /// The masters that did not answer, so that no set was recorded. Call `init` again when they
+    /// do. Empty if the set was recorded.
+    pub unanswered: Vec<Arc<str>>,
 }
 
 /// The result of `init` on one master.
@@ -59,15 +62,15 @@ pub struct InitReport {
 pub struct InitNode {
     /// The master: `host:port`, or the path of its socket.
     pub node: Arc<str>,
-    /// Its earlier standing.
+    /// The standing before the call.
     pub was: Standing,
-    /// Its standing now.
+    /// The standing after the call.
     pub now: Standing,
     /// The reason why it does not vote now. `None` if it votes.
     pub cause: Option<Cause>,
     /// The process: 40 hex digits, new with every start. `None` if it did not answer.
     pub run_id: Option<String>,
-    /// How long that process has been running. `None` if the server does not report it.
+    /// The uptime of that process. `None` if the server does not report it.
     pub uptime: Option<Duration>,
     /// The longest TTL that it allows now. `None` if it has no record.
     pub max_ttl: Option<Duration>,
@@ -191,11 +194,15 @@ impl Init {
 impl InitReport {
     /// Converts the outcome for the masters of these names.
     pub(crate) fn of(outcome: InitOutcome, names: &[Arc<str>]) -> Result<Self, InitError> {
-        let InitOutcome { failure, rows, floor, set } = outcome;
+        let InitOutcome { failure, rows, floor, set, unanswered } = outcome;
         let node = |(row, name): (InitRow, &Arc<str>)| InitNode::of(name.clone(), row);
         let nodes: Vec<InitNode> = rows.into_iter().zip(names).map(node).collect();
         match failure {
-            None => Ok(Self { nodes, floor: floor.and_then(FencingToken::new), set }),
+            None => {
+                let floor = floor.and_then(FencingToken::new);
+                let unanswered = unanswered.into_iter().map(|master| names[master].clone());
+                Ok(Self { nodes, floor, set, unanswered: unanswered.collect() })
+            }
             Some(failure) => Err(InitError::of(failure, nodes, names)),
         }
     }

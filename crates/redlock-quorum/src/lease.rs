@@ -45,7 +45,7 @@ pub struct Lease {
     pub resource: Resource,
     /// The token that signs the lock: the value of its key on every master.
     pub token: Token,
-    /// How long the lock lasts from its last extension.
+    /// The time for which the lock lasts from its last extension.
     pub ttl: Duration,
     /// The fencing token when this was made, if there was one.
     pub fencing_token: Option<FencingToken>,

@@ -20,7 +20,7 @@
 //! ```
 //!
 //! If `?` returns between the lock and its release, the dropped guard releases the lock without
-//! waiting for an answer. See [`Guard`] for when that leaves a key behind at the end of `main`.
+//! waiting for an answer. See [`Guard`] for the cases in which a key remains at the end of `main`.
 //!
 //! # Which one do I need?
 //!
@@ -83,6 +83,39 @@
 //! let half_a_day = Duration::from_secs(12 * 3_600);
 //! redlock.once("report").within(half_a_day).run(|_hold| report()).await?;
 //! # Ok(())
+//! # }
+//! ```
+//!
+//! Let at most three holders work at a time:
+//!
+//! ```no_run
+//! # async fn example(redlock: redlock_quorum::Redlock) -> anyhow::Result<()> {
+//! let permit = redlock.semaphore("backups", 3).acquire().await?;
+//! permit.release().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Elect one leader among several instances:
+//!
+//! ```no_run
+//! # async fn schedule() {}
+//! # async fn example(redlock: redlock_quorum::Redlock) -> anyhow::Result<()> {
+//! redlock.election("scheduler").candidate("10.0.0.7:8080").run(|_hold| schedule()).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Follow who holds a lock:
+//!
+//! ```no_run
+//! use futures_util::StreamExt;
+//!
+//! # async fn example(redlock: redlock_quorum::Redlock) {
+//! let mut changes = redlock.watch("orders:42");
+//! while let Some(status) = changes.next().await {
+//!     println!("{status}");
+//! }
 //! # }
 //! ```
 //!
@@ -223,6 +256,9 @@ mod status;
 mod votes;
 
 pub use builder::RedlockBuilder;
+#[cfg(feature = "recording")]
+#[doc(hidden)]
+pub use driver::recording;
 pub use error::{
     AcquireError, ExtendError, ForgottenKeys, MarkError, ReleaseError, Unreleased, UnreleasedKey,
 };

@@ -16,7 +16,7 @@ use crate::votes::Votes;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LastRun {
-    /// When it began, by the masters' clocks.
+    /// The start of the run, by the masters' clocks.
     pub at: SystemTime,
     /// The largest completed fire, by this run or an earlier one. `None` if there was none.
     pub fire: Option<u64>,
@@ -46,8 +46,8 @@ impl Handle {
         Ok(Reading::of(&marks.answers).ok_or(marks.votes))
     }
 
-    /// Has these masters raise the mark of `name`, and keep it for `px` milliseconds. If fewer than
-    /// a quorum of voting masters do so, returns each master's answer.
+    /// Raises the mark of `name` on these masters, and keeps it for `px` milliseconds. If fewer
+    /// than a quorum of voting masters do so, returns each master's answer.
     pub(crate) async fn raise_mark(
         &self,
         name: &Resource,
@@ -68,7 +68,7 @@ impl Handle {
         self.key(name)?;
         self.open()?;
         let key = Mark::key(&self.settings.prefix, name);
-        let node_timeout = self.settings.node_timeout();
+        let node_timeout = self.settings.limits.node_timeout();
         let request = MarkRequest { key, node_timeout, raise, masters };
         let command = |reply| Command::Mark(request.clone(), reply);
         Ok(self.inbox.ask(command).await?)

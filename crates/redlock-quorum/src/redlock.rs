@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use redlock_core::{ListWarning, Resource, SharedQueue};
 
+use redlock_protocol::client::input::TokenRelease;
+
 use crate::builder::RedlockBuilder;
-use crate::driver::command::{Command, LeaseRelease};
+use crate::driver::command::Command;
 use crate::driver::observing::{Observation, Observed};
 use crate::error::{AcquireError, ExtendError, ReleaseError, Unreleased};
 use crate::guard::Guard;
@@ -139,7 +141,7 @@ impl Redlock {
 
     async fn ask(&self, resource: &Resource) -> Result<Status, AcquireError> {
         let key = self.handle.key(resource)?;
-        let node_timeout = self.handle.settings.node_timeout();
+        let node_timeout = self.handle.settings.limits.node_timeout();
         self.handle.open()?;
         let command = |reply| Command::Status { key: key.clone(), node_timeout, reply };
         let status = self.handle.inbox.ask(command);
@@ -152,7 +154,7 @@ impl Redlock {
         if !self.handle.settings.queue {
             return 0;
         }
-        let node_timeout = self.handle.settings.node_timeout();
+        let node_timeout = self.handle.settings.limits.node_timeout();
         let queue = SharedQueue::key_of(&self.handle.settings.prefix, resource);
         let count = |reply| Command::Waiters { queue: queue.clone(), node_timeout, reply };
         self.handle.inbox.ask(count).await.unwrap_or_default()
@@ -166,7 +168,7 @@ impl Redlock {
         is_look: bool,
     ) -> Result<Observed, AcquireError> {
         let key = self.handle.key(resource)?;
-        let node_timeout = self.handle.settings.node_timeout();
+        let node_timeout = self.handle.settings.limits.node_timeout();
         self.handle.open()?;
         let wanted = Observation { key, node_timeout, is_look };
         let command = |reply| Command::Observe(wanted.clone(), reply);
@@ -273,11 +275,10 @@ impl Redlock {
         let Lease { resource, token, ttl, .. } = lease;
         let key = self.handle.key(&resource)?;
         let settings = &self.handle.settings;
-        let timing =
-            settings.timing_unlimited(Some(ttl)).or_else(|_| settings.timing_unlimited(None))?;
+        let timing = settings.timing(Some(ttl)).or_else(|_| settings.timing(None))?;
         let command = |reply| {
             let (resource, key, token) = (resource.clone(), key.clone().into(), token.clone());
-            Command::ReleaseLease(Box::new(LeaseRelease { resource, key, token, timing, reply }))
+            Command::ReleaseToken(TokenRelease { resource, key, token, timing }.into(), reply)
         };
         self.handle.inbox.ask(command).await?
     }
@@ -291,7 +292,9 @@ impl Redlock {
     /// quarantine.
     ///
     /// The keys of locks whose guards still exist are left to expire, because their holders might
-    /// not have noticed yet. Release those guards first.
+    /// not have noticed yet. Release those guards first. Requests that collect several locks, or a
+    /// permit, release what they have collected. Those that are not polled delay the shutdown by up
+    /// to half of `within`.
     ///
     /// # Errors
     /// Returns [`Unreleased`] if keys may remain: which keys, on which masters, and for how long.

@@ -16,7 +16,7 @@ use redlock_protocol::client::questions::{ReportRow, Server};
 pub struct NodeReport {
     /// The master: `host:port`, or the path of its socket.
     pub node: Arc<str>,
-    /// Whether the master votes.
+    /// The standing of the master: voting, in quarantine, or neither.
     pub standing: Standing,
     /// The reason why the master does not vote. `None` if it votes. An admitted master can have a
     /// reason as well, if its recorded set does not fit the list of this handle.
@@ -64,12 +64,12 @@ pub struct ServerReport {
     /// `true` if the client can cancel requests of a broken connection, which needs the right to
     /// `CLIENT KILL ID`. Otherwise such a request may run late, and leave a key until it expires.
     pub has_barrier: bool,
-    /// How far its clock is ahead of the median of the masters' clocks, in milliseconds. Off by at
+    /// The lead of its clock over the median of the masters' clocks, in milliseconds. Off by at
     /// most the time that an answer takes.
     pub clock_offset_ms: Option<i64>,
 }
 
-/// Whether a master votes, in the words of `redlock init`.
+/// The standing of a master: voting, in quarantine, or neither, in the words of `redlock init`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Standing {
@@ -95,7 +95,7 @@ impl NodeReport {
         }
     }
 
-    /// No master could be asked, for the reason given.
+    /// Returns the reports if no master could be queried, for the reason given.
     pub(crate) fn unasked(names: &[Arc<str>], why: &str) -> Vec<Self> {
         let report = |name: &Arc<str>| Self {
             node: name.clone(),
@@ -141,7 +141,7 @@ impl Standing {
         why_not.map_or(Self::Admitted, Self::of)
     }
 
-    /// The parts of the cause for which its votes do not count.
+    /// Returns the part of the cause for which the master's votes are not used.
     pub(crate) fn of(cause: &Cause) -> Self {
         match cause {
             Cause::NotAdmitted(why) if why.in_quarantine => Self::Quarantine,

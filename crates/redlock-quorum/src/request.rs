@@ -6,17 +6,18 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use redlock_core::{Instant, Label, Resource, Token};
+use redlock_protocol::client::callers::Caller;
 use redlock_protocol::terms::{HoldOptions, Timing};
 use redlock_protocol::waiting::Ask;
 use tracing::field::{Empty, display};
 
-use crate::driver::command::{Command, Request};
-use crate::driver::hold::held_lock::HeldLock;
+use crate::driver::command::Command;
+use crate::driver::held_lock::HeldLock;
 use crate::error::AcquireError;
 use crate::guard::{Guard, Hold};
 use crate::handle::Handle;
 use crate::run_error::RunError;
-use crate::settings::{GivenLabel, InvalidRequest, MAX_HOLD_MIN, check_margin};
+use crate::settings::{GivenLabel, InvalidRequest, MAX_HOLD_MIN};
 
 /// A request for a lock. Set options, then `.await` it to acquire the lock, or [`run`](Self::run)
 /// work under it. It does nothing before that.
@@ -65,7 +66,7 @@ enum Wait {
     For(Duration),
     Until(std::time::Instant),
     Forever,
-    /// Its end is fixed, by the handle's clock. `None` means forever.
+    /// The wait ends at this instant of the handle's clock. `None` means forever.
     Begun(Option<Instant>),
 }
 
@@ -248,6 +249,10 @@ impl LockRequest {
         Self { resource: resource.clone(), ..self.clone() }
     }
 
+    pub(crate) fn handle(&self) -> &Arc<Handle> {
+        &self.handle
+    }
+
     /// Returns this request with its wait starting now.
     pub(crate) fn begun(mut self) -> Self {
         self.wait = Wait::Begun(self.until(self.handle.clock.now()));
@@ -259,10 +264,6 @@ impl LockRequest {
     pub(crate) fn without_hold_options(mut self) -> Self {
         self.options = HoldOptions { auto_extend: false, ..HoldOptions::default() };
         self
-    }
-
-    pub(crate) fn now(&self) -> Instant {
-        self.handle.clock.now()
     }
 
     /// Returns `true` if the wait of a request that has [`begun`](Self::begun) is over.
@@ -301,7 +302,7 @@ impl LockRequest {
         let until = self.until(asked_at);
         self.handle.open()?;
         let command = |reply| {
-            Command::Acquire(Request {
+            let caller = Caller {
                 resource: self.resource.clone(),
                 key: key.clone().into(),
                 ttl: self.ttl,
@@ -311,13 +312,13 @@ impl LockRequest {
                 asked_at,
                 until,
                 resume: resume.clone(),
-                reply,
                 key_use: Default::default(),
                 is_attempted: false,
                 is_gone: false,
                 has_failed: false,
                 ask: Ask::All,
-            })
+            };
+            Command::Acquire(caller, reply)
         };
         let span = tracing::debug_span!("acquire", resource = %self.resource, token = Empty);
         // The span is open while the request waits for its answer and never entered, so nothing is
@@ -342,7 +343,7 @@ impl LockRequest {
 
     /// Checks the request without sending anything.
     fn check(&self) -> Result<Timing, InvalidRequest> {
-        let timing = self.handle.settings.timing_unlimited(self.ttl)?;
+        let timing = self.handle.settings.timing(self.ttl)?;
         let masters = self.handle.names.len();
         if let Some(copies) = self.options.min_copies.filter(|n| !(1..=masters).contains(n)) {
             return Err(InvalidRequest::MinCopies { copies, masters });
@@ -350,7 +351,7 @@ impl LockRequest {
         if let Some(max_hold) = self.options.max_hold.filter(|hold| *hold < MAX_HOLD_MIN) {
             return Err(InvalidRequest::MaxHold { max_hold });
         }
-        check_margin(&timing, self.options.stop_margin)?;
+        timing.check_margin(self.options.stop_margin)?;
         Ok(timing)
     }
 

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use redlock_protocol::client::counts::Said;
+
 /// Statistics of a handle and all its clones since it was built.
 ///
 /// The numbers are read one by one while they change, so two related numbers may differ by the
@@ -21,10 +23,10 @@ use std::time::Duration;
 pub struct Stats {
     /// Attempts: tokens that were requested from masters. Includes resumed leases.
     pub attempts: u64,
-    /// How the attempts ended. Each is in one of these, or still under way.
+    /// Attempts by outcome. Each is in one of these, or still under way.
     pub outcomes: Outcomes,
-    /// How often an attempt has waited for masters: once if all were queried at the same time,
-    /// twice if the meeting point was queried before the others.
+    /// Waits of attempts for masters: one if all were queried at the same time, two if the meeting
+    /// point was queried before the others.
     pub rounds: u64,
     /// Proposed ballots: one with each attempt if locks have fencing tokens, and one for each
     /// second ballot.
@@ -76,7 +78,7 @@ pub struct Stats {
     pub nodes: Vec<NodeStats>,
 }
 
-/// How attempts ended.
+/// Attempts by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -116,11 +118,11 @@ pub struct Losses {
 pub struct NodeStats {
     /// The master: `host:port`, or the path of its socket.
     pub node: Arc<str>,
-    /// Whether there is a connection now.
+    /// `true` if there is a connection now.
     pub is_up: bool,
     /// Connections made.
     pub connections: u64,
-    /// Its answers, and why it did not answer.
+    /// The answers of the master, and the reasons for missing answers.
     pub votes: VoteStats,
     /// Releases that it was sent and has not acknowledged yet. They will be repeated.
     pub unacknowledged: u64,
@@ -164,8 +166,8 @@ pub struct Histogram {
     /// The sum of all durations.
     #[cfg_attr(feature = "serde", serde(rename = "sum_seconds", serialize_with = "seconds"))]
     pub sum: Duration,
-    /// How many were at most as long as each of [`Self::BOUNDS`] and longer than the previous
-    /// bound. The last bucket contains durations longer than all bounds.
+    /// The number of durations up to each of [`Self::BOUNDS`] and longer than the previous bound.
+    /// The last bucket contains durations longer than all bounds.
     pub buckets: [u64; 16],
 }
 
@@ -239,7 +241,7 @@ impl Losses {
 }
 
 impl VoteStats {
-    pub(crate) const KINDS: usize = 15;
+    pub(crate) const KINDS: usize = Said::KINDS;
 
     pub(crate) fn new(counts: [u64; Self::KINDS]) -> Self {
         let [granted, held, not_ours, free, timed_out, connection_refused, rest @ ..] = counts;

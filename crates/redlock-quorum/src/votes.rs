@@ -22,7 +22,8 @@ pub struct Votes {
 pub struct NodeVote {
     /// The master: `host:port`, or the path of its socket.
     pub node: Arc<str>,
-    /// Its verdict. [`Verdict::Pending`] if it had not answered when this was created.
+    /// The verdict of the master. [`Verdict::Pending`] if it had not answered when this was
+    /// created.
     pub verdict: Verdict,
     /// Time until the answer arrived, from before the request was sent. `None` if the master did
     /// not answer. In a [`Status`](crate::Status), a master known to be down has one as well, and
@@ -33,9 +34,9 @@ pub struct NodeVote {
     /// lacks permission for `CLIENT TRACKING`. `None` if there is no connection, and outside of a
     /// status.
     pub tracks: Option<bool>,
-    /// Why its answer is not valid. `None` if it is valid, or if there was no answer. In a vote,
-    /// the verdict is unknown for the same reason. A [`Status`](crate::Status) still shows the
-    /// answer.
+    /// The reason why its answer is not valid. `None` if it is valid, or if there was no answer. In
+    /// a vote, the verdict is unknown for the same reason. A [`Status`](crate::Status) still shows
+    /// the answer.
     pub not_admitted: Option<NotAdmitted>,
 }
 

@@ -13,7 +13,7 @@ mod fires;
 mod tokens;
 
 pub use fires::{Completed, Repeat, check_fires};
-pub use tokens::{Disorder, Fenced, TokenRule, check_tokens};
+pub use tokens::{Disorder, Fenced, TokenOrder, TokenRule, check_tokens};
 
 /// A time during which a contender claimed to hold a resource: from `from` up to, not including,
 /// `to`.
@@ -47,51 +47,120 @@ pub struct Overlap {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Residue(Vec<(String, usize)>);
 
-/// Returns all claims in a history, in the order of their grants.
-pub fn claims(history: &[Record]) -> Vec<Claim> {
-    let mut claims: Vec<Claim> = Vec::new();
-    let mut open: HashMap<(Arc<str>, usize, Arc<str>), usize> = HashMap::new();
-    for record in history {
-        let (at, contender) = (record.at, record.contender);
-        let who = (record.resource.clone(), contender, record.token.clone());
-        let latest = open.get(&who).copied();
-        match (record.event, latest) {
-            // A contender that extends, even too late, claims to have held it all the time.
-            (Event::Granted { until }, Some(i)) => claims[i].to = until,
-            (Event::Granted { until: to }, None) => {
-                let (resource, token) = (who.0.clone(), who.2.clone());
-                open.insert(who, claims.len());
-                claims.push(Claim { resource, contender, token, from: at, to });
-            }
-            (Event::Released | Event::Lost, Some(i)) => {
-                open.remove(&who);
-                claims[i].to = claims[i].to.min(at);
-            }
-            _ => {}
-        }
-    }
-    claims
+/// Judges mutual exclusion while a history is written, which may be of any length: it keeps the
+/// present claims, and ended claims that overlap with a present claim.
+#[derive(Debug, Default)]
+pub struct Exclusion {
+    resources: HashMap<Arc<str>, Claims>,
+    judged: usize,
+}
+
+/// The claims on one resource.
+#[derive(Debug, Default)]
+struct Claims {
+    open: Vec<Claim>,
+    ended: Vec<Claim>,
 }
 
 /// Judges mutual exclusion. Returns how many claims there were: a history without any proves
 /// nothing.
 ///
 /// # Errors
-/// The first two claims of different holders on one resource that overlap.
+/// Two claims of different holders on one resource that overlap.
 pub fn check(history: &[Record]) -> Result<usize, Box<Overlap>> {
-    let mut claims = claims(history);
-    claims.retain(|claim| claim.from < claim.to);
-    claims.sort_by_key(|claim| claim.from);
-    let mut last: HashMap<&str, &Claim> = HashMap::new();
-    for second in &claims {
-        // Claims of one holder follow each other, or they would be one claim.
-        if let Some(first) = last.insert(&second.resource, second)
-            && second.from < first.to
-        {
-            return Err(Box::new(Overlap { first: first.clone(), second: second.clone() }));
+    let mut exclusion = Exclusion::default();
+    history.iter().try_for_each(|record| exclusion.record(record))?;
+    exclusion.finish()
+}
+
+impl Exclusion {
+    /// Takes the next record. A claim is judged when it ends.
+    ///
+    /// # Errors
+    /// A claim that overlaps with one of another holder on the same resource.
+    pub fn record(&mut self, record: &Record) -> Result<(), Box<Overlap>> {
+        let claims = match self.resources.get_mut(&record.resource) {
+            Some(claims) => claims,
+            None => self.resources.entry(record.resource.clone()).or_default(),
+        };
+        match record.event {
+            Event::Granted { until } => claims.granted(record, until),
+            Event::Released | Event::Lost => {
+                if let Some(claim) = claims.end(record) {
+                    self.judged += claims.judge(claim)?;
+                    claims.forget(record.at);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Judges the claims that last, and returns how many there were.
+    ///
+    /// # Errors
+    /// The same as of [`record`](Self::record).
+    pub fn finish(mut self) -> Result<usize, Box<Overlap>> {
+        for claims in self.resources.values_mut() {
+            for claim in std::mem::take(&mut claims.open) {
+                self.judged += claims.judge(claim)?;
+            }
+        }
+        Ok(self.judged)
+    }
+}
+
+impl Claims {
+    /// A contender that extends, even too late, claims to have held it all the time.
+    fn granted(&mut self, record: &Record, until: Instant) {
+        match self.open.iter_mut().find(|claim| claim.is_of(record)) {
+            Some(claim) => claim.to = until,
+            None => self.open.push(Claim {
+                resource: record.resource.clone(),
+                contender: record.contender,
+                token: record.token.clone(),
+                from: record.at,
+                to: until,
+            }),
         }
     }
-    Ok(claims.len())
+
+    fn end(&mut self, record: &Record) -> Option<Claim> {
+        let at = self.open.iter().position(|claim| claim.is_of(record))?;
+        let mut claim = self.open.swap_remove(at);
+        claim.to = claim.to.min(record.at);
+        Some(claim)
+    }
+
+    /// Compares a claim with ended claims. Returns 1, or 0 if the claim has no length.
+    fn judge(&mut self, claim: Claim) -> Result<usize, Box<Overlap>> {
+        if claim.from >= claim.to {
+            return Ok(0);
+        }
+        // Claims of one holder follow each other, or they would be one claim.
+        let overlaps = |other: &&Claim| other.from < claim.to && claim.from < other.to;
+        if let Some(other) = self.ended.iter().find(overlaps) {
+            let (first, second) = match other.from <= claim.from {
+                true => (other.clone(), claim),
+                false => (claim, other.clone()),
+            };
+            return Err(Box::new(Overlap { first, second }));
+        }
+        self.ended.push(claim);
+        Ok(1)
+    }
+
+    /// Forgets the claims that overlap neither a present nor a future claim.
+    fn forget(&mut self, now: Instant) {
+        let first = self.open.iter().map(|claim| claim.from).min().map_or(now, |at| at.min(now));
+        self.ended.retain(|claim| claim.to > first);
+    }
+}
+
+impl Claim {
+    fn is_of(&self, record: &Record) -> bool {
+        self.contender == record.contender && self.token == record.token
+    }
 }
 
 /// Judges the end of a test: once all locks are released, no master has a key left.
@@ -201,6 +270,29 @@ mod tests {
     fn what_ends_after_the_lease_does_not_prolong_it() {
         let history = [granted(0, 1, 100), granted(120, 2, 220), record(150, 1, Event::Released)];
         assert_eq!(check(&history), Ok(2));
+    }
+
+    #[test]
+    fn a_long_history_is_judged_in_little_memory() {
+        let mut exclusion = Exclusion::default();
+        for lock in 0..1_000 {
+            exclusion.record(&granted(lock * 10, 1, lock * 10 + 100)).unwrap();
+            exclusion.record(&record(lock * 10 + 9, 1, Event::Released)).unwrap();
+        }
+        assert!(exclusion.resources["r"].ended.len() <= 1);
+        assert_eq!(exclusion.finish(), Ok(1_000));
+    }
+
+    #[test]
+    fn a_claim_that_ended_within_one_that_lasts_is_found() {
+        let history = [
+            granted(0, 1, 100),
+            granted(10, 2, 20),
+            record(15, 2, Event::Released),
+            granted(30, 3, 40),
+        ];
+        let overlap = check(&history).unwrap_err();
+        assert_eq!((overlap.first.contender, overlap.second.contender), (1, 2));
     }
 
     #[test]

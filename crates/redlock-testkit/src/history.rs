@@ -8,7 +8,7 @@ use redlock_core::{Clock, Instant};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// It began to try.
+    /// The contender began to try.
     Invoked,
     /// The contender holds the lock until this instant. Each extension has its own record.
     Granted {
@@ -23,13 +23,13 @@ pub enum Event {
         /// Until when it holds the lock, on the history's clock.
         until: Instant,
     },
-    /// It does not hold the lock.
+    /// The contender does not hold the lock.
     Refused,
-    /// It does not know, and so must not use the lock.
+    /// The contender does not know the outcome, and so must not use the lock.
     Unknown,
-    /// It stopped using the lock.
+    /// The contender stopped using the lock.
     Released,
-    /// It learned that the lock is lost.
+    /// The contender learned that the lock is lost.
     Lost,
     /// The contender completed a job that must run once, and the masters keep its completion mark.
     Completed {
@@ -52,6 +52,19 @@ pub struct Record {
     pub token: Arc<str>,
     /// The event.
     pub event: Event,
+}
+
+impl Record {
+    /// Creates a record for a checker that judges a history while it is written.
+    pub fn new(
+        at: Instant,
+        contender: usize,
+        resource: Arc<str>,
+        token: Arc<str>,
+        event: Event,
+    ) -> Self {
+        Self { at, contender, resource, token, event }
+    }
 }
 
 /// A log that many contenders write into, all by one clock.

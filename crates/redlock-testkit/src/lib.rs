@@ -31,10 +31,13 @@ mod server;
 mod sim;
 
 pub use checker::{
-    Claim, Completed, Disorder, Fenced, Overlap, Repeat, Residue, TokenRule, check, check_fires,
-    check_tokens, claims, no_residue,
+    Claim, Completed, Disorder, Exclusion, Fenced, Overlap, Repeat, Residue, TokenOrder, TokenRule,
+    check, check_fires, check_tokens, no_residue,
 };
 pub use history::{Contender, Event, History, Record};
 pub use proxy::{Direction, FaultProxy};
 pub use server::{RedisServer, RedisServers, ServerOptions};
-pub use sim::{Action, Ballots, Data, Executed, Fault, Nemesis, SimNode, SimNodes, Step};
+pub use sim::{
+    Action, Ballots, Data, Executed, Fault, InFlight, Meeting, Nemesis, Outbox, Restart, SimNode,
+    SimNodes, Snapshot, Step, Tickets, World, reserve, take,
+};

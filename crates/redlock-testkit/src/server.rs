@@ -81,7 +81,7 @@ impl RedisServer {
         Ok(Self { process: Mutex::new(Some(process)), launch, namespace, port })
     }
 
-    /// From now on [`init`](Self::init) records this set of masters there.
+    /// Makes [`init`](Self::init) record this set of masters there from now on.
     fn join(&mut self, set: RecordedSet) {
         self.namespace.set = Some(set);
     }

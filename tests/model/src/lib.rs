@@ -5,9 +5,11 @@
 //!
 //! - `locks`: a token from its attempt to its last release, and its ballot (E1, E2).
 //! - `admission`: which masters vote (E3).
+//! - `clients`: whole clients of a few processes that want one key (E4).
 
 pub mod admission;
 mod check;
+pub mod clients;
 pub mod locks;
 mod shared;
 

@@ -2,15 +2,15 @@
 
 use std::fmt::Debug;
 
-use model::{Outcome, admission, locks};
+use model::{Outcome, admission, clients, locks};
 
 /// The length of a story that a reader can follow.
 const STORY_LINES: usize = 25;
 
-fn holds(name: &str, outcome: &Outcome) {
+fn holds(name: &str, least: usize, outcome: &Outcome) {
     println!("{name}: {} states, depth {}", outcome.states, outcome.depth);
     assert_eq!(outcome.story, None, "{name}");
-    assert!(outcome.states > 1000, "{name} explores nothing");
+    assert!(outcome.states > least, "{name} explores nothing");
 }
 
 fn is_found(broken: impl Debug, outcome: Outcome) {
@@ -27,14 +27,28 @@ fn is_found(broken: impl Debug, outcome: Outcome) {
 #[test]
 fn the_small_bounds_of_locks_hold() {
     for part in locks::small() {
-        holds(part.name, &locks::check(&part));
+        holds(part.name, 1000, &locks::check(&part));
     }
 }
 
 #[test]
 fn the_small_bounds_of_admission_hold() {
     for part in admission::small() {
-        holds(part.name, &admission::check(&part));
+        holds(part.name, 1000, &admission::check(&part));
+    }
+}
+
+#[test]
+fn the_small_bounds_of_clients_hold() {
+    for part in clients::small() {
+        holds(part.name, 50, &clients::check(&part));
+    }
+}
+
+#[test]
+fn every_mutant_of_clients_is_found() {
+    for broken in clients::Broken::ALL {
+        is_found(broken, clients::check(&clients::named(broken)));
     }
 }
 

@@ -7,6 +7,8 @@ use redlock_testkit::{RedisServer, RedisServers};
 use tokio::time::Instant;
 
 use crate::admission::{admitted, field, handle, handle_on, run, until};
+use redlock_testkit::lab::NO_TRACKING_RIGHTS;
+
 use crate::lab::{eventually, in_time, secs};
 
 /// How long the lock of the first holder is valid.
@@ -14,7 +16,8 @@ const HELD: Duration = secs(20);
 
 /// A user that may do all but have its connection report changes.
 fn blind(servers: &RedisServers) -> Vec<String> {
-    let few = ["ACL", "SETUSER", "few", "on", ">secret", "~*", "+@all", "-client|tracking"];
+    let few = ["ACL", "SETUSER", "few", "on", ">secret", "~*", "+@all"];
+    let few = [&few[..], &NO_TRACKING_RIGHTS].concat();
     servers.iter().for_each(|server| run(server, &few));
     servers.iter().map(|server| format!("redis://few:secret@{}", server.name())).collect()
 }

@@ -22,7 +22,7 @@ use redlock_testkit::lab::{ScriptedServer, bulk};
 use redlock_testkit::{Direction, FaultProxy, RedisServer, RedisServers, ServerOptions};
 use tokio::time::{Instant, sleep};
 
-use crate::lab::{calls, eventually, in_time, ms, secs, text};
+use crate::lab::{calls, eventually, in_time, ms, ordinary, secs, text};
 
 /// An operator's statement that no lock is held on any of the masters.
 pub(crate) const AGAIN: Init = Init { again: true, floor: None, far_floor: false };
@@ -143,7 +143,7 @@ async fn a_flush_of_a_majority_tells_the_holder_and_one_of_another_database_does
 #[tokio::test]
 async fn a_handle_without_quarantine_refuses_a_namespace_that_has_one_and_no_other() {
     let (servers, _) = admitted(3).await;
-    let off = Redlock::builder().nodes(servers.urls()).quarantine(Quarantine::Off);
+    let off = ordinary(servers.urls()).quarantine(Quarantine::Off);
     let error = off.clone().build().unwrap().try_lock("a").await.unwrap_err();
     assert!(
         error.to_string().contains("other clients use this prefix with a quarantine"),

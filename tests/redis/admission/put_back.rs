@@ -7,7 +7,7 @@ use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
 use tokio::time::Instant;
 
 use crate::admission::{AGAIN, handle, run, until};
-use crate::lab::{in_time, secs};
+use crate::lab::{has_setting, in_time, secs};
 
 /// Long enough that the first lock is alive to the end, on any machine.
 const TTL: Duration = secs(60);
@@ -107,8 +107,12 @@ async fn a_record_from_before_the_latest_init_makes_no_second_holder_when_it_is_
 
 /// Servers from 7.0 on reload only if their configuration allowed it at the start.
 fn reloadable() -> RedisServers {
-    let options = ServerOptions::new().brand_new();
-    RedisServers::with(3, &options.arguments(["--enable-debug-command", "local"])).unwrap()
+    const SETTING: &str = "enable-debug-command";
+    let mut options = ServerOptions::new().brand_new();
+    if has_setting(&RedisServer::start().unwrap(), SETTING) {
+        options = options.arguments([&format!("--{SETTING}"), "local"]);
+    }
+    RedisServers::with(3, &options).unwrap()
 }
 
 /// The last snapshot becomes the data of the process that runs.

@@ -4,6 +4,7 @@ mod certificates;
 mod connections;
 mod credentials;
 pub(crate) mod driven;
+mod features;
 mod replies;
 mod tls;
 mod urls;

@@ -7,7 +7,7 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use redlock_quorum::{AcquireError, Cause, Tls, Verdict};
 use redlock_testkit::{RedisServer, ServerOptions};
 
-use crate::lab::patient;
+use crate::lab::{has_tls, patient};
 
 /// A CA, a certificate that it has signed, and the files in which a server wants them.
 struct Pki {
@@ -76,6 +76,9 @@ fn urls(servers: &[(RedisServer, u16)]) -> Vec<String> {
 
 #[tokio::test]
 async fn a_client_that_trusts_the_ca_gets_a_lock_over_tls() {
+    if !has_tls() {
+        return;
+    }
     let pki = Pki::new("trust");
     let servers: Vec<_> = (0..3).map(|_| pki.server(false)).collect();
     let redlock = patient(urls(&servers)).tls(Tls::new().ca(pki.ca.as_str())).build().unwrap();
@@ -85,6 +88,9 @@ async fn a_client_that_trusts_the_ca_gets_a_lock_over_tls() {
 
 #[tokio::test]
 async fn a_server_whose_ca_is_not_trusted_gets_nothing() {
+    if !has_tls() {
+        return;
+    }
     let (pki, other) = (Pki::new("theirs"), Pki::new("ours"));
     let servers = [pki.server(false)];
     let redlock = patient(urls(&servers)).tls(Tls::new().ca(other.ca.as_str())).build().unwrap();
@@ -97,6 +103,9 @@ async fn a_server_whose_ca_is_not_trusted_gets_nothing() {
 
 #[tokio::test]
 async fn a_server_that_asks_for_a_certificate_gets_ours() {
+    if !has_tls() {
+        return;
+    }
     let pki = Pki::new("mutual");
     let servers = [pki.server(true)];
     let ours = Tls::new().ca(pki.ca.as_str()).identity(pki.cert.as_str(), pki.key.as_str());

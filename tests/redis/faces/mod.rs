@@ -4,4 +4,6 @@ mod api;
 mod changes;
 mod errors;
 mod recipes;
+mod rejected;
+mod status;
 mod work;

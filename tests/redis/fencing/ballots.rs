@@ -74,7 +74,6 @@ fn accepted() -> Answer {
     Answer::granted().with_ballot(Balloted::Accepted)
 }
 
-/// Returns the error in an answer.
 fn error(answer: &Answer) -> &str {
     match &answer.verdict {
         Verdict::Unknown(Cause::ErrorReply(error)) => error,

@@ -112,7 +112,7 @@ async fn a_lock_is_held_though_one_master_is_busy() {
     let servers = masters();
     let redlock = patient(servers.urls()).ttl(secs(4)).node_timeout(secs(1)).build().unwrap();
     let held = everywhere(&redlock, "held").await;
-    text::<()>(&servers[1], &["CONFIG", "SET", "busy-reply-threshold", "20"]);
+    text::<()>(&servers[1], &["CONFIG", "SET", "lua-time-limit", "20"]);
     let (workers, redis) = (Workers::start(&redlock, 16), servers[1].url());
     let before = workers.cost(ms(500)).await;
     let script = thread::spawn(move || {

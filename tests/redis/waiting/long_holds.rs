@@ -62,8 +62,9 @@ async fn is_next(waits: usize, callers: usize, holds: Duration, pauses: Duration
 async fn one_that_waits_is_next_however_long_the_holds_of_another_process_are() {
     tokio::join!(
         is_next(20, 1, ms(300), ms(0)),
-        is_next(4, 1, ms(2_500), ms(0)),
-        is_next(3, 2, ms(4_000), ms(30)),
+        is_next(20, 1, ms(1_500), ms(0)),
+        is_next(20, 2, ms(700), ms(30)),
         is_next(20, 4, ms(300), ms(5)),
+        is_next(3, 1, ms(8_000), ms(0)),
     );
 }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use redlock_core::Token;
 use redlock_quorum::Redlock;
-use redlock_testkit::lab::{Paused, put};
+use redlock_testkit::lab::{NO_TRACKING_RIGHTS, Paused, put};
 use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
 use tokio::task::JoinHandle;
 
@@ -208,12 +208,10 @@ async fn scripts_that_are_forgotten_and_connections_that_are_killed_cost_time_on
 #[tokio::test]
 async fn without_tracking_waiters_try_again_and_again() {
     let old = ServerOptions::new().arguments(["--rename-command", "HELLO", ""]);
-    for (options, rights) in [(old, None), (ServerOptions::new(), Some("-client|tracking"))] {
+    for (options, rights) in [(old, &[][..]), (ServerOptions::new(), &NO_TRACKING_RIGHTS)] {
         let servers = RedisServers::with(3, &options).unwrap();
         for server in servers.iter() {
-            let rights = rights.iter().copied();
-            let words = ["ACL", "SETUSER", "default"].into_iter().chain(rights);
-            server.command(&words.collect::<Vec<_>>()).unwrap();
+            server.command(&[&["ACL", "SETUSER", "default"], rights].concat()).unwrap();
         }
         let (holder, waiter) = two(&servers).await;
         let guard = everywhere(&holder, "polled").await;

@@ -7,16 +7,17 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use redlock_core::{Answer, Cause, Events, Node, Op, Verb, Verdict, VoteSlot};
 use redlock_quorum::{
-    AcquireError, Ended, Guard, Init, InitError, Lease, LostReason, Quarantine, Redlock,
-    RedlockBuilder, Standing, State,
+    AcquireError, Ended, Guard, Lease, LostReason, Quarantine, Redlock, RedlockBuilder, State,
 };
 use redlock_testkit::{Executed, SimNodes};
 use tokio::time::{sleep, timeout};
 
+use crate::admission::short_lives::slow;
 use crate::arena::{NODE_TIMEOUT, RESOURCE, TTL, copies, ms, settle};
 
 /// The longest TTL, and how long a quarantine takes.
 pub(crate) const MAX_TTL: Duration = ms(2_000);
+
 pub(crate) const LENGTH: Duration = ms(2_200);
 
 pub(crate) fn handle(masters: &SimNodes) -> RedlockBuilder {
@@ -42,7 +43,7 @@ pub(crate) fn other(masters: &SimNodes) -> Redlock {
     handle(&masters.another_client()).build().unwrap()
 }
 
-fn not_admitted(error: &AcquireError) -> Vec<String> {
+pub(super) fn not_admitted(error: &AcquireError) -> Vec<String> {
     let votes = error.votes().unwrap().iter();
     let cause = votes.filter_map(|vote| match &vote.verdict {
         Verdict::Unknown(cause @ Cause::NotAdmitted(_)) => Some(cause.to_string()),
@@ -281,7 +282,7 @@ impl Node for Mute {
 }
 
 /// A handle on these masters and one such node.
-fn beside_a_mute_node(masters: &SimNodes) -> Redlock {
+pub(super) fn beside_a_mute_node(masters: &SimNodes) -> Redlock {
     let nodes = [masters.nodes(), vec![Arc::new(Mute) as Arc<dyn Node>]].concat();
     let builder = Redlock::builder().masters(nodes).clock(masters.clock()).max_ttl(MAX_TTL);
     builder.ttl(TTL).quarantine(Quarantine::On).build().unwrap()
@@ -360,298 +361,4 @@ async fn status_shows_what_a_forgetful_master_has_and_counts_nothing_of_it() {
         assert!(left <= LENGTH && left > ms(0), "{left:?}");
     }
     assert!(status.nodes[2].is_admitted());
-}
-
-// Init.
-
-#[tokio::test(start_paused = true)]
-async fn init_admits_new_masters_once_and_is_refused_after_a_restart() {
-    let masters = SimNodes::new(3, 0);
-    // A quarantine takes longer than a refused call.
-    let redlock = handle(&masters).max_ttl(ms(10_000)).build().unwrap();
-    let report = redlock.init().await.unwrap();
-    assert!(report.floor.is_some());
-    for node in &report.nodes {
-        assert_eq!((node.was, node.now, &node.cause), (Standing::None, Standing::Admitted, &None));
-        assert_eq!(node.run_id.as_ref().unwrap().len(), 40);
-    }
-    redlock.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
-    let levelled = redlock.init().await.unwrap();
-    assert_eq!((levelled.admitted(), levelled.floor), (3, None), "all members have one score");
-    let before: Vec<_> = masters.iter().map(|master| master.data()).collect();
-    let again = redlock.init().await.unwrap();
-    assert_eq!((again.admitted(), again.floor), (3, None));
-    assert!(masters.iter().map(|master| master.data()).eq(before), "the next call writes nothing");
-
-    masters[0].crash_and_restart(false);
-    settle().await;
-    let begun = masters.clock().now();
-    let error = redlock.init().await.unwrap_err();
-    assert!(matches!(error, InitError::Refused { .. }), "{error}");
-    let took = masters.clock().now().saturating_since(begun);
-    assert!(took >= ms(3_000) && took < ms(3_200), "another may be at work: {took:?}");
-}
-
-/// An operator should not have to confirm that no lock is held because another `init` takes its
-/// time.
-#[tokio::test(start_paused = true)]
-async fn init_waits_longer_while_a_master_is_being_looked_at() {
-    let long = ms(10_000);
-    let masters = SimNodes::new(3, 0);
-    masters.init(long);
-    let redlock = handle(&masters).max_ttl(long).build().unwrap();
-    full(&redlock, &masters).await.release().await.unwrap();
-    // It reports that its data is gone, and the requests about that are lost.
-    masters[1].lose_requests(true);
-    masters[1].flush();
-    masters[0].crash_and_restart(false);
-    settle().await;
-    let begun = masters.clock().now();
-    let refused = redlock.init().await.unwrap_err();
-    assert!(refused.to_string().contains("call init again shortly"), "{refused}");
-    let took = masters.clock().now().saturating_since(begun);
-    assert!(took >= ms(6_000) && took < ms(7_500), "{took:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn init_again_ends_a_quarantine_by_a_persons_word() {
-    let (masters, redlock) = masters(3);
-    redlock.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
-    masters[..2].iter().for_each(|master| master.crash_and_restart(false));
-    settle().await;
-    redlock.try_lock(RESOURCE).await.unwrap_err();
-    let report = redlock.init_with(Init { again: true, ..Init::default() }).await.unwrap();
-    let was: Vec<_> = report.nodes.iter().map(|node| node.was).collect();
-    assert_eq!(was, [Standing::Quarantine, Standing::Quarantine, Standing::Admitted]);
-    redlock.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn init_writes_nothing_where_fewer_than_a_quorum_answer() {
-    let masters = SimNodes::new(3, 0);
-    masters[..2].iter().for_each(|master| master.down());
-    let redlock = handle(&masters).build().unwrap();
-    let error = redlock.init().await.unwrap_err();
-    assert!(matches!(error, InitError::NoQuorum { .. }), "{error}");
-    assert!(masters.iter().all(|master| master.data() == Default::default()));
-    masters[0].up();
-    settle().await;
-    let again = Init { again: true, ..Init::default() };
-    let report = redlock.init_with(again).await.unwrap();
-    assert_eq!(report.admitted(), 2);
-    assert_eq!(report.nodes[1].now, Standing::Unreachable);
-}
-
-#[tokio::test(start_paused = true)]
-async fn several_that_call_init_at_once_agree() {
-    let masters = SimNodes::new(5, 0);
-    let callers: Vec<Redlock> = (0..10).map(|_| other(&masters)).collect();
-    for outcome in futures::future::join_all(callers.iter().map(|caller| caller.init())).await {
-        assert_eq!(outcome.unwrap().admitted(), 5);
-    }
-    for caller in &callers {
-        caller.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
-    }
-}
-
-// Reports.
-
-#[tokio::test(start_paused = true)]
-async fn a_report_says_what_each_master_is_and_writes_nothing() {
-    let masters = SimNodes::new(3, 0);
-    masters[0].init(MAX_TTL);
-    masters[1].step_clock(500);
-    masters[2].down();
-    let before: Vec<_> = masters.iter().map(|master| master.data()).collect();
-    let redlock = handle(&masters).build().unwrap();
-    let reports = redlock.inspect().await;
-    let standing: Vec<_> = reports.iter().map(|report| report.standing).collect();
-    assert_eq!(standing, [Standing::Admitted, Standing::None, Standing::Unreachable]);
-    let server = |nth: usize| reports[nth].server.clone().unwrap();
-    assert_eq!((server(0).max_ttl, server(0).ballots), (Some(MAX_TTL), Some(1_024)));
-    assert_eq!(server(0).admitted_as, Some(server(0).run_id));
-    assert_eq!((server(0).clock_offset_ms, server(1).clock_offset_ms), (Some(0), Some(500)));
-    assert!(reports[2].server.is_none());
-    sleep(LENGTH * 2).await;
-    assert!(masters.iter().map(|master| master.data()).eq(before));
-}
-
-// TTLs.
-
-#[tokio::test(start_paused = true)]
-async fn the_max_ttl_of_the_masters_is_the_limit() {
-    let masters = SimNodes::new(3, 0);
-    masters.init(ms(400));
-    let redlock = crate::arena::handle(&masters).quarantine(Quarantine::On).build().unwrap();
-    let error = redlock.try_lock(RESOURCE).ttl(ms(401)).await.unwrap_err();
-    assert!(error.to_string().contains("max_ttl (400ms)"), "{error}");
-    let unset = Redlock::builder().masters(masters.nodes()).clock(masters.clock());
-    let unset = unset.quarantine(Quarantine::On).build().unwrap();
-    let guard = unset.try_lock(RESOURCE).await.unwrap();
-    assert!(guard.remaining() <= ms(400), "what nobody gave shrinks");
-    let error = guard.extend(ms(500)).await.unwrap_err();
-    assert!(error.to_string().contains("max_ttl (400ms)"), "{error}");
-    guard.release().await.unwrap();
-    masters.init(ms(120_000));
-    let long = other(&masters);
-    long.try_lock(RESOURCE).ttl(ms(90_000)).await.unwrap().release().await.unwrap();
-}
-
-/// For a TTL of the handle and one of a request alike.
-#[tokio::test(start_paused = true)]
-async fn the_handles_own_max_ttl_counts_only_where_no_record_has_one() {
-    let masters = SimNodes::new(3, 0);
-    let builder = || crate::arena::handle(&masters).quarantine(Quarantine::On).max_ttl(ms(3_000));
-    let by_handle = builder().ttl(ms(5_000)).build().unwrap();
-    let by_request = builder().build().unwrap();
-    let locks = || [by_handle.try_lock("a"), by_request.try_lock("b").ttl(ms(5_000))];
-    for lock in locks() {
-        let error = lock.await.unwrap_err();
-        assert!(error.to_string().contains("max_ttl (3s)"), "no record has one: {error}");
-    }
-    masters.init(ms(6_000));
-    sleep(ms(1_100)).await;
-    for lock in locks() {
-        lock.await.unwrap().release().await.unwrap();
-    }
-    // No master can be queried.
-    masters.iter().for_each(|master| master.partition());
-    for lock in locks() {
-        let error = lock.await.unwrap_err();
-        assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
-    }
-}
-
-/// A quarantine no longer lasts as long as such a lease.
-#[tokio::test(start_paused = true)]
-async fn a_lease_that_is_longer_than_masters_allow_by_now_is_kept_by_shorter_extensions() {
-    let (masters, redlock) = masters(3);
-    let guard = full(&redlock, &masters).await;
-    masters.init(ms(400));
-    masters.iter().for_each(|master| master.partition());
-    masters.iter().for_each(|master| master.heal());
-    sleep(TTL * 3).await;
-    let left = guard.remaining();
-    assert!(left > ms(0) && left <= ms(400), "{left:?}");
-    guard.release().await.unwrap();
-}
-
-// A short life.
-
-/// Each begins, notes or admits what it can. None stays.
-#[tokio::test(start_paused = true)]
-async fn clients_that_live_a_moment_end_a_quarantine() {
-    let (masters, redlock) = masters(3);
-    redlock.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
-    redlock.shutdown(ms(1_000)).await.unwrap();
-    masters[0].crash_and_restart(false);
-    let mut visits = 0;
-    while masters[0].data().record.run.is_none() {
-        let client = other(&masters);
-        client.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
-        client.shutdown(ms(1_000)).await.unwrap();
-        sleep(LENGTH - ms(100)).await;
-        visits += 1;
-        assert!(visits <= 5);
-    }
-    assert!(visits >= 3, "{visits}");
-}
-
-/// Its lock takes one round trip, and what it does about the master takes three.
-#[tokio::test(start_paused = true)]
-async fn a_client_finishes_its_steps_before_it_ends_however_short_the_end_may_take() {
-    for within in [ms(0), ms(1_000)] {
-        let (masters, _) = masters(3);
-        masters[0].crash_and_restart(false);
-        let redlock = handle(&slow(&masters)).build().unwrap();
-        redlock.try_lock(RESOURCE).await.unwrap().forget();
-        redlock.shutdown(within).await.unwrap();
-        let quarantine = masters[0].data().record.quarantine.unwrap();
-        assert_eq!(quarantine.notes.len(), 2, "{within:?}: {quarantine:?}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_end_waits_for_steps_no_longer_than_the_connect_timeout() {
-    let (masters, _) = masters(3);
-    masters[0].crash_and_restart(false);
-    let client = slow(&masters);
-    let redlock = handle(&client).connect_timeout(ms(30)).build().unwrap();
-    redlock.try_lock(RESOURCE).await.unwrap().forget();
-    client[0].hold();
-    let begun = masters.clock().now();
-    redlock.shutdown(ms(0)).await.unwrap();
-    assert_eq!(masters.clock().now().saturating_since(begun), ms(30));
-}
-
-/// A handle with a release that the first master does not acknowledge, and a step under way there.
-async fn unacknowledged_beside_a_step() -> (SimNodes, SimNodes, Redlock) {
-    let (masters, _) = masters(3);
-    masters[0].crash_and_restart(false);
-    let client = slow(&masters);
-    let redlock = handle(&client).connect_timeout(ms(2_000)).build().unwrap();
-    let guard = redlock.try_lock(RESOURCE).await.unwrap();
-    client[0].hold();
-    guard.release().await.unwrap();
-    (masters, client, redlock)
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_second_end_that_may_take_longer_does_not_prolong_the_first() {
-    let (masters, _client, redlock) = unacknowledged_beside_a_step().await;
-    let begun = masters.clock().now();
-    let first = tokio::spawn(redlock.clone().shutdown(ms(10)));
-    sleep(ms(20)).await;
-    assert!(!first.is_finished(), "it waits for the step");
-    let second = tokio::spawn(redlock.clone().shutdown(ms(60_000)));
-    assert_eq!(first.await.unwrap().unwrap_err().keys().len(), 1);
-    let took = masters.clock().now().saturating_since(begun);
-    assert!(took <= ms(2_000), "{took:?}");
-    assert_eq!(second.await.unwrap().unwrap_err().keys().len(), 1);
-    assert!(redlock.stats().nodes.iter().all(|node| !node.is_up), "{:?}", redlock.stats());
-}
-
-/// No caller waits for the first one any longer, so the rest of its time has no effect.
-#[tokio::test(start_paused = true)]
-async fn an_end_that_was_given_up_does_not_shorten_the_next_one() {
-    let (_masters, client, redlock) = unacknowledged_beside_a_step().await;
-    let first = tokio::spawn(redlock.clone().shutdown(ms(10)));
-    sleep(ms(5)).await;
-    first.abort();
-    sleep(ms(15)).await;
-    let second = tokio::spawn(redlock.shutdown(ms(60_000)));
-    sleep(ms(1_000)).await;
-    assert!(!second.is_finished(), "it waits for the release");
-    client[0].release();
-    assert_eq!(second.await.unwrap(), Ok(()));
-}
-
-#[tokio::test(start_paused = true)]
-async fn where_all_that_answer_vote_the_end_waits_for_no_connection() {
-    let (masters, _) = masters(2);
-    let redlock = beside_a_mute_node(&masters);
-    redlock.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
-    let begun = masters.clock().now();
-    redlock.shutdown(ms(0)).await.unwrap();
-    assert_eq!(masters.clock().now(), begun);
-}
-
-/// A process whose requests and answers take 5 ms each.
-pub(crate) fn slow(masters: &SimNodes) -> SimNodes {
-    let client = masters.another_client();
-    for master in client.iter() {
-        master.delay(ms(5)..=ms(5), ms(5)..=ms(5));
-    }
-    client
-}
-
-/// No vote was cast on them, and it is known of all why.
-#[tokio::test(start_paused = true)]
-async fn masters_that_are_being_admitted_are_not_shown_as_pending() {
-    for masters in [1, 2, 3, 4, 5] {
-        let masters = SimNodes::new(masters, 0);
-        let error = handle(&slow(&masters)).build().unwrap().try_lock(RESOURCE).await.unwrap_err();
-        assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
-        assert_eq!(not_admitted(&error).len(), masters.len(), "{error}");
-    }
 }

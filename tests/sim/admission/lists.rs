@@ -1,8 +1,12 @@
 //! A handle whose list of masters does not fit the recorded set, and a handle that runs while the
 //! set changes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
+use redlock_core::admission::Identity;
+use redlock_core::{Events, Node, Op, VoteSlot};
 use redlock_quorum::{
     AcquireError, Cause, ExtendError, Init, NodeVote, Redlock, RedlockBuilder, State, Verdict,
     Votes, WhyNot,
@@ -148,4 +152,90 @@ async fn restarted_masters_get_the_set_of_the_others_back() {
     }
     assert!(before.is_some());
     assert_eq!(masters[0].data().record.set, before);
+}
+
+/// A master whose first connection takes some time.
+struct Late(Arc<dyn Node>, Duration);
+
+impl Node for Late {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn submit(&self, op: Op, slot: VoteSlot) {
+        self.0.submit(op, slot);
+    }
+
+    fn set_admitted(&self, run: Option<Identity>) {
+        self.0.set_admitted(run);
+    }
+
+    fn drive(self: Arc<Self>, events: Events) -> Option<BoxFuture<'static, ()>> {
+        Some(Box::pin(async move {
+            sleep(self.1).await;
+            if let Some(drive) = self.0.clone().drive(events) {
+                drive.await;
+            }
+        }))
+    }
+
+    fn is_in_virtual_time(&self) -> bool {
+        true
+    }
+}
+
+/// Lists of these masters and of late addresses: a duplicate of each master in `duplicates`, and
+/// masters of their own.
+fn with_late(
+    masters: &SimNodes,
+    list: &[usize],
+    duplicates: &[usize],
+    others: &[usize],
+    after: Duration,
+) -> RedlockBuilder {
+    let client = masters.another_client();
+    let mut nodes: Vec<Arc<dyn Node>> =
+        list.iter().map(|place| client.nodes()[*place].clone()).collect();
+    let aliases = duplicates.iter().map(|place| client[*place].alias(format!("again-{place}")));
+    let others = others.iter().map(|place| client[*place].clone());
+    nodes.extend(aliases.chain(others).map(|node| Arc::new(Late(node, after)) as Arc<dyn Node>));
+    Redlock::builder().masters(nodes).clock(masters.clock()).max_ttl(MAX_TTL).ttl(MAX_TTL)
+}
+
+/// Five servers and two duplicates are five masters, also while the duplicates are being connected.
+#[tokio::test(start_paused = true)]
+async fn addresses_that_are_still_being_connected_may_be_duplicates() {
+    let masters = five();
+    for (duplicates, after) in [(&[0, 1][..], 1), (&[0, 1], 300), (&[0], 300), (&[2, 3, 4], 900)] {
+        let list = with_late(&masters, &[0, 1, 2, 3, 4], duplicates, &[], ms(after));
+        let redlock = list.build().unwrap();
+        let guard = redlock.try_lock(RESOURCE).await;
+        guard
+            .unwrap_or_else(|error| panic!("{duplicates:?} {after}: {error:?}"))
+            .release()
+            .await
+            .unwrap();
+        assert_eq!(redlock.list_warning(), None, "{duplicates:?} after {after} ms");
+        sleep(ms(1_000)).await;
+        assert_eq!(redlock.list_warning(), None, "{duplicates:?} after {after} ms");
+    }
+}
+
+/// A list that is too long stays refused, whether its other addresses are connected late or never.
+#[tokio::test(start_paused = true)]
+async fn late_addresses_do_not_make_a_list_fit_that_is_too_long() {
+    let masters = SimNodes::new(7, 0);
+    on(&masters, &[0, 1, 2, 3, 4]).build().unwrap().init().await.unwrap();
+    let never = ms(3_600_000);
+    for after in [ms(0), ms(300), ms(900), never] {
+        let redlock = with_late(&masters, &[0, 1, 2, 3, 4], &[], &[5, 6], after).build().unwrap();
+        match redlock.try_lock(RESOURCE).await {
+            Err(AcquireError::NoQuorum { votes, .. }) => {
+                assert_eq!(whys(&votes)[..5], [Some(WhyNot::SetSize); 5], "after {after:?}");
+            }
+            other => panic!("after {after:?}: {other:?}"),
+        }
+    }
+    let log: Vec<_> = (0..5).flat_map(|one| masters[one].log()).collect();
+    assert!(log.iter().all(|one| one.token.is_empty()), "no master of the set got a request");
 }

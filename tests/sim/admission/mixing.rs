@@ -6,7 +6,8 @@ use redlock_quorum::{Init, InitError};
 use redlock_testkit::{Data, SimNodes};
 use tokio::time::sleep;
 
-use crate::admission::forgetting::{masters, other, slow};
+use crate::admission::forgetting::{masters, other};
+use crate::admission::short_lives::slow;
 use crate::arena::{RESOURCE, TTL, copies, full, ms, settle, trusting, trusting_handle};
 
 #[tokio::test(start_paused = true)]

@@ -14,7 +14,6 @@ use crate::arena::{
     RESOURCE, TTL, acquires, again, count, full, handle, is_extend, masters, ms, settle,
 };
 
-/// Polls a future, once.
 async fn poll_once<F: Future + Unpin>(mut future: F) -> Poll<F::Output> {
     poll_fn(|cx| Poll::Ready(Pin::new(&mut future).poll(cx))).await
 }

@@ -88,7 +88,6 @@ async fn handle() -> Redlock {
     redlock
 }
 
-/// Polls a future, once.
 async fn poll_once<F: Future + Unpin>(mut future: F) -> Poll<F::Output> {
     poll_fn(|cx| Poll::Ready(Pin::new(&mut future).poll(cx))).await
 }

@@ -8,7 +8,9 @@ use futures::StreamExt;
 use futures::future::join_all;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use redlock_quorum::{AcquireError, Election, Hold, InvalidRequest, Leader, LostReason, RunError};
+use redlock_quorum::{
+    AcquireError, Election, Hold, InvalidRequest, Leader, LostReason, RunError, State,
+};
 use redlock_testkit::{Nemesis, SimNodes};
 use tokio::time::{sleep, timeout};
 
@@ -40,8 +42,21 @@ async fn everyone_can_read_who_leads_and_since_when() {
     assert!(since > before && since < before + ms(60_000), "{since:?}");
     leadership.resign().await.unwrap();
     assert_eq!(other.leader().await, Leader::None);
+    let reservation = "redlock-quorum:next:00000000000000ff";
+    masters.iter().for_each(|master| master.put(RESOURCE, reservation, 1_000));
+    assert_eq!(redlock.status(RESOURCE).await.state, State::Reserved);
+    assert_eq!(other.leader().await, Leader::None);
     partition(&masters[..3]);
     assert!(matches!(other.leader().await, Leader::Unknown(votes) if votes.len() == 5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_candidate_without_a_text_has_the_label_of_its_handle() {
+    let (masters, _) = masters(3);
+    let election = handle(&masters).label("web-1").build().unwrap().election(RESOURCE);
+    let leadership = election.campaign().await.unwrap();
+    assert_eq!(text(&election.leader().await), Some("web-1"));
+    drop(leadership);
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,8 +2,10 @@
 
 mod election;
 mod once;
+mod overlapping_sets;
 mod reentrant;
 mod semaphore;
+mod semaphore_faults;
 mod sets;
 mod try_run;
 mod watch;

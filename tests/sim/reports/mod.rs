@@ -3,3 +3,4 @@
 mod answers;
 pub(crate) mod log;
 mod stats;
+mod subscribers;

@@ -8,6 +8,7 @@ use redlock_quorum::Semaphore;
 
 use super::Patience;
 use crate::duration::{self, Wait};
+use crate::number;
 
 #[derive(Args, Debug)]
 pub(crate) struct Acquire {
@@ -80,11 +81,12 @@ pub(crate) struct Status {
         long,
         value_name = "N",
         requires = "key",
-        value_parser = clap::value_parser!(u32).range(1..=i64::from(Semaphore::PERMITS_MAX))
+        allow_negative_numbers = true,
+        value_parser = number::within::<u32>(1..=Semaphore::PERMITS_MAX)
     )]
     pub(crate) permits: Option<u32>,
-    /// Print an object: key, state, token, ttl_ms, waiters, since_ms, done, set, nodes; without a key: locks, done,
-    /// truncated; with --permits: key, permits, waiters, slots
+    /// Print an object: key, state, token, ttl_ms, waiters, since_ms, done, set, nodes; without a
+    /// key: locks, done, truncated; with --permits: key, permits, waiters, slots
     #[arg(long)]
     pub(crate) json: bool,
 }

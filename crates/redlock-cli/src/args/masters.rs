@@ -3,6 +3,8 @@
 use clap::Args;
 use redlock_quorum::FencingToken;
 
+use crate::number;
+
 #[derive(Args, Debug)]
 pub(crate) struct Init {
     /// Skip the confirmation; required without a terminal
@@ -48,10 +50,10 @@ pub(crate) struct Acl {
 pub(crate) struct Dev {
     /// Number of masters, 1 to 15
     #[arg(long, value_name = "N", default_value_t = 5)]
-    #[arg(value_parser = clap::value_parser!(u16).range(1..=15))]
+    #[arg(value_parser = number::within::<u16>(1..=15))]
     pub(crate) nodes: u16,
     /// Port of the first master; the others follow
     #[arg(long, value_name = "PORT", default_value_t = 7001)]
-    #[arg(value_parser = clap::value_parser!(u16).range(1..=65_521))]
+    #[arg(value_parser = number::within::<u16>(1..=65_521))]
     pub(crate) port: u16,
 }

@@ -12,6 +12,7 @@ use clap_complete::Shell;
 use crate::duration::Wait;
 use crate::global::Global;
 use crate::help;
+use crate::number;
 pub(crate) use lock::{Acquire, Extend, Release, Status};
 pub(crate) use masters::{Acl, Dev, Doctor, Init};
 pub(crate) use run::Run;
@@ -78,7 +79,8 @@ pub(crate) struct Patience {
         short = 'E',
         long = "held-exit-code",
         value_name = "N",
-        default_value_t = crate::exit::HELD
+        default_value_t = crate::exit::HELD,
+        value_parser = number::within::<u8>(0..=255)
     )]
     pub(crate) held_code: u8,
 }
@@ -104,7 +106,7 @@ pub(crate) enum Generated {
 }
 
 impl Patience {
-    /// How long to wait, where `-n` wins over the default.
+    /// Returns how long to wait: not at all with `-n`, and otherwise the default.
     pub(crate) fn over(&self, wait: Wait) -> Wait {
         if self.no_wait { Wait::For(Duration::ZERO) } else { wait }
     }

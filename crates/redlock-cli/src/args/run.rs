@@ -9,6 +9,7 @@ use redlock_quorum::{InvalidRequest, OnceRequest, Redlock, Resource, Semaphore};
 use super::Patience;
 use crate::duration::{self, Wait};
 use crate::fire::{self, Fire};
+use crate::number;
 
 #[derive(Args, Debug)]
 pub(crate) struct Run {
@@ -88,7 +89,8 @@ pub(crate) struct Run {
         long,
         value_name = "N",
         conflicts_with_all = ["once", "reentrant"],
-        value_parser = clap::value_parser!(u32).range(1..=i64::from(Semaphore::PERMITS_MAX))
+        allow_negative_numbers = true,
+        value_parser = number::within::<u32>(1..=Semaphore::PERMITS_MAX)
     )]
     pub(crate) permits: Option<u32>,
     #[command(flatten)]
@@ -187,6 +189,7 @@ mod tests {
             &["--reentrant", "--permits", "3"],
             &["--permits", "0"],
             &["--permits", "65"],
+            &["--permits", "-1"],
             &["--mark-failures"],
             &["--once-in", "0"],
             &["--once-in", "3651d"],

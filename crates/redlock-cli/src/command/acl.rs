@@ -11,6 +11,7 @@ use redlock_quorum::environment::redacted;
 use redlock_quorum::server_error::ServerError;
 use redlock_quorum::{Cause, ServerReport};
 
+use crate::answers;
 use crate::args;
 use crate::direct::{self, Direct, PATIENCE};
 use crate::exit::{Failure, MISSING, UNAVAILABLE};
@@ -31,11 +32,13 @@ pub(crate) async fn acl(global: &Global, args: &args::Acl) -> Result<u8, Failure
 
 /// Facts about a server on which the rights of a user depend.
 struct Server {
-    /// Its kind and its version.
+    /// The kind and the version of the server.
     version: String,
-    /// It knows rights to channels.
+    /// `true` if the server knows rights to channels.
     has_channels: bool,
-    /// It knows rights at all.
+    /// A new user has the right to all channels. Such a server rejects a pattern for channels.
+    allows_channels: bool,
+    /// `true` if the server knows rights at all.
     has_rights: bool,
     extras: Vec<&'static Extra>,
     /// The URL has a database other than 0.
@@ -55,6 +58,11 @@ impl Server {
         Ok(Self {
             version,
             has_channels: at_least((6, 2)),
+            allows_channels: match master.setting("acl-pubsub-default").await {
+                Ok(Some(default)) => default == "allchannels",
+                // The user may not read it: it is the default before 7.0.
+                _ => !at_least((7, 0)),
+            },
             has_rights: at_least((6, 0)),
             extras: extras(master).await?,
             selects: master.database() != 0,
@@ -66,6 +74,7 @@ impl Server {
         Self {
             version: "the newest version".into(),
             has_channels: true,
+            allows_channels: false,
             has_rights: true,
             // Redis and Valkey have different commands beyond this one.
             extras: EXTRAS.iter().filter(|extra| extra.command == "client|setinfo").collect(),
@@ -78,7 +87,8 @@ impl Server {
         let keys = Keys::of(prefix, &ServerReport::default());
         let mut line = format!("ACL SETUSER redlock on >PASSWORD ~{}*", pattern(prefix));
         if self.has_channels && uses.queues {
-            line += &format!(" &{}*", pattern(&keys.channels));
+            let reset = if self.allows_channels { " resetchannels" } else { "" };
+            line += &format!("{reset} &{}*", pattern(&keys.channels));
         }
         let needed = SENT.iter().filter(|sent| uses.needs(sent)).map(|sent| sent.right);
         let selects = self.selects.then_some(SELECT);
@@ -127,6 +137,7 @@ async fn print(global: &Global, masters: &Masters) -> Result<u8, Failure> {
         async |master: &mut Direct| Ok((master.name().to_owned(), Server::of(master).await?));
     let all = masters.urls().map(|url| direct::ask(masters, url, PATIENCE, of_one));
     let mut versions: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
+    let mut unexamined = Vec::new();
     for (url, asked) in masters.urls().zip(join_all(all).await) {
         match asked {
             Ok((name, server)) if !server.has_rights => {
@@ -139,8 +150,11 @@ async fn print(global: &Global, masters: &Masters) -> Result<u8, Failure> {
                 let line = server.line(prefix, uses);
                 versions.entry((server.version, line)).or_default().push(name);
             }
-            Err(why) => stderr::note(&format!("{} could not be examined: {why}", redacted(url))),
+            Err(why) => unexamined.push((redacted(url), why.to_string())),
         }
+    }
+    for said in lines(&unexamined, masters, " could not be examined: ") {
+        stderr::note(&said);
     }
     if versions.is_empty() {
         let newest = Server::newest();
@@ -166,11 +180,11 @@ async fn check(global: &Global, masters: &Masters) -> Result<u8, Failure> {
     let (prefix, uses) = (masters::prefix(global), masters::uses(global));
     let keys = Keys::of(prefix, &ServerReport::default());
     let of_one = async |master: &mut Direct| {
-        let tried = rights::all_tried(master, &keys, uses, Some(prefix)).await?;
+        let tried = rights::all_tried(master, &keys, uses).await?;
         Ok((master.name().to_owned(), master.user().to_owned(), lacks(tried)))
     };
     let all = masters.urls().map(|url| direct::ask(masters, url, PATIENCE, of_one));
-    let (mut missing, mut unexamined) = (Vec::new(), Vec::new());
+    let (mut complete, mut missing, mut unexamined) = (Vec::new(), Vec::new(), Vec::new());
     for (url, asked) in masters.urls().zip(join_all(all).await) {
         let (name, checked) = match asked {
             Ok((name, user, lacks)) => (name, Checked::Lacks(user, lacks)),
@@ -178,25 +192,33 @@ async fn check(global: &Global, masters: &Masters) -> Result<u8, Failure> {
         };
         match checked {
             Checked::Lacks(user, lacks) if lacks.is_empty() => {
-                output::line(&format!("{name}: user {user} has all rights"))?;
+                complete.push((name, format!("user {user} has all rights")));
             }
             Checked::Lacks(user, lacks) => {
-                let lacks = lacks.join(" ");
-                output::line(&format!("{name}: user {user} lacks {lacks}"))?;
-                missing.push(format!("{name}: user {user} lacks {lacks}"));
+                missing.push((name, format!("user {user} lacks {}", lacks.join(" "))));
             }
-            Checked::Unexamined(why) => {
-                unexamined.push(format!("{name} could not be examined: {why}"))
-            }
+            Checked::Unexamined(why) => unexamined.push((name, why.to_string())),
         }
+    }
+    let (complete, missing) = (lines(&complete, masters, ": "), lines(&missing, masters, ": "));
+    for line in complete.iter().chain(&missing) {
+        output::line(line)?;
     }
     let code = if unexamined.is_empty() { MISSING } else { UNAVAILABLE };
     let step = if missing.is_empty() { EXAMINE } else { "`redlock acl` prints the rights" };
+    let unexamined = lines(&unexamined, masters, " could not be examined: ");
     let said: Vec<String> = unexamined.into_iter().chain(missing).collect();
     match said.is_empty() {
         true => Ok(0),
         false => Err(Failure::new(code, anyhow!("{}; {step}", said.join("; ")))),
     }
+}
+
+/// Returns a line for each different answer, with its masters in front.
+fn lines(said: &[(String, String)], masters: &Masters, between: &str) -> Vec<String> {
+    let said: Vec<_> = said.iter().map(|(who, words)| (&**who, words.clone())).collect();
+    let line = |(who, words): (String, &str)| format!("{who}{between}{words}");
+    answers::grouped(&said, masters.len()).into_iter().map(line).collect()
 }
 
 /// A log-in is a password, and a database that the user must be allowed to select.
@@ -213,7 +235,8 @@ fn of_log_in(cause: Cause) -> Checked {
 fn lacks(tried: Tried) -> Vec<String> {
     let absent =
         |name: String| format!("{} (absent: renamed, or too old)", rights::right_of(&name));
-    tried.missing.into_iter().chain(tried.unknown.into_iter().map(absent)).collect()
+    let missing = tried.missing.into_iter().chain(tried.narrow);
+    missing.chain(tried.unknown.into_iter().map(absent)).collect()
 }
 
 #[cfg(test)]
@@ -233,6 +256,8 @@ mod tests {
         let begin = "ACL SETUSER redlock on >PASSWORD ~p:* +set +get ";
         assert!(line.starts_with(begin) && !line.contains('&'), "{line}");
         assert!(!line.contains("setinfo") && !line.contains("+select"), "{line}");
+        let all = Server { allows_channels: true, ..Server::newest() }.line(b"p:", Uses::default());
+        assert!(all.contains(" ~p:* resetchannels &p:redlock-quorum:1:go:* +set "), "{all}");
         let new = Server { selects: true, ..Server::newest() }.line(b"p:", Uses::default());
         let begin = "ACL SETUSER redlock on >PASSWORD ~p:* &p:redlock-quorum:1:go:* +set ";
         assert!(new.starts_with(begin) && new.ends_with(" +select +client|setinfo"), "{new}");

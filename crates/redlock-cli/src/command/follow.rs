@@ -1,4 +1,4 @@
-//! `redlock status --watch`: a line for each change, until Ctrl-C.
+//! `redlock status --watch`: a line for each change, until Ctrl-C or until the reader is gone.
 
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal};
@@ -26,6 +26,7 @@ pub(crate) async fn follow(global: &Global, key: &OsStr, as_json: bool) -> Resul
         biased;
         _ = ctrl_c() => Ok(0),
         outcome = show_changes(&session, as_json) => outcome,
+        failure = output::until_closed() => Err(failure),
     };
     session.close().await;
     outcome

@@ -1,10 +1,9 @@
 //! `redlock release --force`: delete a stuck lock, no matter who holds it.
 
-use std::fmt::Display;
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use anyhow::anyhow;
-use redlock_quorum::{NodeVote, State, Status, Verdict, quorum};
+use redlock_quorum::{Cause, NodeVote, State, Status, Verdict, quorum};
 
 use crate::answers;
 use crate::args::Release;
@@ -51,9 +50,7 @@ async fn delete(session: &Session, key: &[u8], args: &Release) -> Result<u8, Fai
     if targets.is_empty() {
         return nothing(session, &status, args).await;
     }
-    for Target { node, held, .. } in &targets {
-        stderr::note(&format!("deletes {} on {node}: {held}", session.key));
-    }
+    announce(session, &session.key.to_string(), &targets);
     if !args.yes {
         let key = &session.key;
         agree(&format!(
@@ -68,9 +65,17 @@ async fn delete(session: &Session, key: &[u8], args: &Release) -> Result<u8, Fai
     confirm(session).await
 }
 
-/// The masters on which the key was deleted.
+/// Prints what is deleted, and on which masters.
+pub(super) fn announce(session: &Session, what: &str, targets: &[Target]) {
+    let said: Vec<_> = targets.iter().map(|target| (&*target.node, target.held.clone())).collect();
+    for (who, held) in answers::grouped(&said, session.masters.len()) {
+        stderr::note(&format!("deletes {what} on {who}: {held}"));
+    }
+}
+
+/// Deletes the key, and returns the masters on which it was deleted.
 pub(super) async fn delete_all(session: &Session, key: &[u8], targets: Vec<Target>) -> Vec<String> {
-    let mut deleted = Vec::new();
+    let (mut deleted, mut kept) = (Vec::new(), Vec::new());
     for Target { url, node, value, .. } in targets {
         let delete = async |master: &mut Direct| match &value {
             Some(value) => master.delete(key, value).await,
@@ -79,56 +84,72 @@ pub(super) async fn delete_all(session: &Session, key: &[u8], targets: Vec<Targe
         match direct::ask(&session.masters, &url, PATIENCE * 3, delete).await {
             Ok(true) => deleted.push(node),
             Ok(false) => stderr::note(&format!("{node}: the key has changed; not deleted")),
-            Err(why) => may_keep(&node, &why),
+            Err(why) => kept.push((node, why.to_string())),
         }
     }
+    may_keep(session, &kept);
     deleted
 }
 
-pub(super) fn may_keep(node: &str, why: &dyn Display) {
-    stderr::note(&format!("{node} may keep the key: {why}"));
+/// Prints which masters may keep the key, and why.
+pub(super) fn may_keep(session: &Session, said: &[(String, String)]) {
+    let said: Vec<_> = said.iter().map(|(node, why)| (&**node, why.clone())).collect();
+    for (who, why) in answers::grouped(&said, session.masters.len()) {
+        stderr::note(&format!("{who} may keep the key: {why}"));
+    }
 }
 
 /// Returns the keys to delete on the masters that answer.
 async fn targets(session: &Session, key: &[u8], status: &Status) -> Vec<Target> {
-    let mut targets = Vec::new();
+    let (mut targets, mut kept) = (Vec::new(), Vec::new());
     for (url, node) in session.masters.urls().zip(&status.nodes) {
         match &node.verdict {
-            Verdict::Held { .. } => targets.extend(target(session, key, url, node).await),
-            Verdict::Unknown(why) => may_keep(&node.node, why),
+            Verdict::Held { .. } => match target(session, key, url, node).await {
+                Ok(target) => targets.extend(target),
+                Err(why) => kept.push((node.node.to_string(), why.to_string())),
+            },
+            Verdict::Unknown(why) => kept.push((node.node.to_string(), why.to_string())),
             _ => {}
         }
     }
+    may_keep(session, &kept);
     targets
 }
 
 /// The key on one master, if it is a string: one of another type is data of something else.
-async fn target(session: &Session, key: &[u8], url: &str, vote: &NodeVote) -> Option<Target> {
+async fn target(
+    session: &Session,
+    key: &[u8],
+    url: &str,
+    vote: &NodeVote,
+) -> Result<Option<Target>, Cause> {
     let (node, key) = (vote.node.to_string(), key.to_vec());
     let read = async |master: &mut Direct| master.read_keys(&[key]).await;
     let found = direct::ask(&session.masters, url, PATIENCE * 3, read).await;
-    match found.map(|mut found| found.pop()) {
-        Ok(Some(Found::Text { value, .. })) => {
+    match found?.pop() {
+        Some(Found::Text { value, .. }) => {
             let (url, value, held) = (url.to_owned(), Some(value), answers::held(vote));
-            return Some(Target { url, node, value, held });
+            return Ok(Some(Target { url, node, value, held }));
         }
-        Ok(Some(Found::Foreign)) => {
+        Some(Found::Foreign) => {
             stderr::note(&format!("{node} has {}; not deleted", answers::FOREIGN));
         }
-        Ok(_) => {}
-        Err(why) => may_keep(&node, &why),
+        _ => {}
     }
-    None
+    Ok(None)
 }
 
 async fn nothing(session: &Session, status: &Status, args: &Release) -> Result<u8, Failure> {
     let key = session.key.to_string();
-    let cause =
-        anyhow!("{}; nothing to delete: {}", answers::verdict(&key, status), answers::list(status));
+    let is_known = answers::answered(status) >= quorum(status.nodes.len());
+    let list = answers::list(status);
+    let cause = match is_known {
+        true => anyhow!("{}; nothing to delete: {list}", answers::verdict(&key, status)),
+        false => anyhow!("{key}: nothing was deleted, because too few masters answered: {list}"),
+    };
     if args.json {
         output::json(&Forced { key: (&session.key).into(), deleted: Vec::new() })?;
     }
-    let is_known = answers::answered(status) >= quorum(status.nodes.len());
     let code = if is_known { NOT_OURS } else { UNAVAILABLE };
     let failure = Failure::new(code, cause);
     Err(session.explained(failure, &answers::causes(&status.nodes)).await)
@@ -151,7 +172,7 @@ pub(super) fn agree(what: &str) -> Result<(), Failure> {
     }
 }
 
-/// Whether a majority is free now.
+/// Checks that a majority is free now.
 async fn confirm(session: &Session) -> Result<u8, Failure> {
     let status = session.status().await;
     if status.state == State::Free {

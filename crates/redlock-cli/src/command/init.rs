@@ -2,14 +2,17 @@
 
 use std::ffi::OsStr;
 use std::io::{self, BufRead, IsTerminal, Write};
+use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::anyhow;
+use futures::future::join;
 use redlock_quorum::{
     Cause, FencingToken, Init, InitError, InitNode, InitReport, ListDoubt, ListWarning, Lists,
     NodeReport, RecordedSet, RedlockBuilder, Standing, quorum,
 };
 use serde::Serialize;
+use tokio::time::timeout;
 
 use crate::answers::said_of_some;
 use crate::args;
@@ -57,10 +60,11 @@ async fn admit(session: &Session, global: &Global, args: &args::Init) -> Result<
         agree(session, global).await?;
     }
     let options = Init { again: args.again, floor, far_floor: args.far_floor };
-    match session.redlock.init_with(options).await {
+    match patiently(session, session.redlock.init_with(options)).await {
         Ok(report) => {
             print(&report.nodes, report.floor, report.set.as_ref(), args.json)?;
             note_a_new_set(&report.nodes);
+            note_an_unrecorded_set(&report);
             if floor.is_some() {
                 note_those_without_floor(&report.nodes);
             }
@@ -90,7 +94,29 @@ async fn admit(session: &Session, global: &Global, args: &args::Init) -> Result<
     }
 }
 
-/// Whether a refusal shows the recorded set and the list.
+/// Waits for the end of a call, and names the masters that it waits for if it takes long: they
+/// read their data from disk, and show their record afterwards.
+async fn patiently<T>(session: &Session, init: impl Future<Output = T>) -> T {
+    const LONG: Duration = Duration::from_secs(1);
+    let mut init = pin!(init);
+    if let Ok(done) = timeout(LONG, &mut init).await {
+        return done;
+    }
+    let note = async {
+        let nodes = session.inspect().await;
+        let is_loading = |node: &&NodeReport| node.server.as_ref().is_some_and(|it| it.is_loading);
+        let loading: Vec<&str> = nodes.iter().filter(is_loading).map(|node| &*node.node).collect();
+        if !loading.is_empty() {
+            let most = spelled(session.quarantine(&nodes));
+            let names = loading.join(", ");
+            stderr::note(&format!("waiting for at most {most} until {names} has loaded its data"));
+        }
+    };
+    let (done, ()) = join(init, note).await;
+    done
+}
+
+/// Returns `true` if a refusal shows the recorded set and the list.
 fn shows_lists(error: &InitError, warning: Option<&ListWarning>) -> bool {
     let is_of_names = warning.is_some_and(|warning| warning.doubt == ListDoubt::Names);
     match error {
@@ -202,17 +228,38 @@ fn print(
 
 /// Clients with the former list work for as long as it differs by one master.
 fn note_a_new_set(nodes: &[InitNode]) {
-    let Some(set) = nodes.iter().find_map(|node| node.set.as_ref()) else { return };
-    let former = nodes.iter().filter_map(|node| node.former_set.as_ref());
+    let changed = |node: &InitNode| {
+        let (former, set) = (node.former_set.clone()?, node.set.clone()?);
+        (former.id != set.id).then_some((former, set))
+    };
+    let changes: Vec<(RecordedSet, RecordedSet)> = nodes.iter().filter_map(changed).collect();
     let max_ttl = nodes.iter().filter_map(|node| node.max_ttl).max().unwrap_or_default();
     let quarantine = RedlockBuilder::quarantine_of(max_ttl);
-    for former in lists::distinct(former.filter(|former| former.id != set.id)) {
+    for former in lists::distinct(changes.iter().map(|(former, _)| former)) {
+        let set = changes.iter().find(|(other, _)| other.id == former.id).map(|(_, set)| set);
+        // `former` is from `changes`.
+        let Some(set) = set else { continue };
         let lists = Lists::new(Some(former.clone()), set.names.clone());
+        // Only the id differs, so no client with either list is refused.
+        if lists.are_equal() {
+            continue;
+        }
         stderr::note(&format!(
             "the recorded set has changed from {former} to {set}: {}; wait for {} (1.1 × max_ttl) \
              before the next change of the list",
             lists::change(&lists),
             spelled(quarantine)
+        ));
+    }
+}
+
+/// The records keep the sets that they had.
+fn note_an_unrecorded_set(report: &InitReport) {
+    if !report.unanswered.is_empty() {
+        let names = report.unanswered.join(", ");
+        stderr::note(&format!(
+            "no set of masters was recorded, because {names} did not answer; run redlock init \
+             again when every master answers"
         ));
     }
 }
@@ -283,7 +330,7 @@ fn limits(nodes: &[InitNode]) -> Option<String> {
     Some(format!("max_ttl is now: {limits}"))
 }
 
-/// Whether a quorum votes now. Masters that were not there are named: they need another call.
+/// Judges whether a quorum votes now, and names the absent masters, which need another call.
 fn judge(report: &InitReport) -> Result<u8, Failure> {
     let missing = report.nodes.iter().filter(|node| node.now != Standing::Admitted);
     let said: Vec<_> = missing.clone().map(|node| (&*node.node, standing(node))).collect();
@@ -308,10 +355,11 @@ fn later(node: &InitNode) -> &'static str {
     }
 }
 
-/// From now on, a plain `init` is refused, because the master looks the same as one that lost its
-/// data.
-const LATER: &str = "once reachable, it votes after a quarantine, or immediately after `redlock \
-    init --again` (only if no lock is held)";
+/// From now on, a plain `init` is refused if the master shows no admission, because it looks the
+/// same as one that lost its data.
+const LATER: &str = "once reachable, it votes immediately if it was admitted before and kept its \
+    data, and otherwise after a quarantine, or after `redlock init --again` (only if no lock is \
+    held)";
 
 /// The states of a master before and now.
 fn states(node: &InitNode) -> [&'static str; 2] {

@@ -14,7 +14,6 @@ use crate::masters;
 use crate::moment;
 use crate::output::{self, Forced};
 use crate::session::{EXAMINE, Session};
-use crate::stderr;
 
 /// Returns the last completed run under the key of the session.
 pub(crate) async fn last(session: &Session) -> Result<Option<Done>, AcquireError> {
@@ -52,9 +51,7 @@ async fn remove_from_all(
             false => Failure::new(UNAVAILABLE, anyhow!("{cause}; {EXAMINE}")),
         });
     }
-    for Target { node, held, .. } in &targets {
-        stderr::note(&format!("deletes the completion mark of {name} on {node}: {held}"));
-    }
+    force::announce(session, &format!("the completion mark of {name}"), &targets);
     if !args.yes {
         force::agree(&format!("{name} will run again at the next request."))?;
     }
@@ -91,7 +88,7 @@ fn value_and_words(found: Found) -> Option<(Option<Vec<u8>>, String)> {
 /// Returns the value of the mark's key on each master, and how many masters did not answer. A value
 /// that is not a valid mark is included, because it takes the place of a mark.
 async fn targets(session: &Session, key: &[u8], status: &Status) -> (Vec<Target>, usize) {
-    let (mut targets, mut silent) = (Vec::new(), 0);
+    let (mut targets, mut silent) = (Vec::new(), Vec::new());
     for (url, node) in session.masters.urls().zip(&status.nodes) {
         let (node, wanted) = (node.node.to_string(), key.to_vec());
         let read = async |master: &mut Direct| master.read_keys(&[wanted]).await;
@@ -101,11 +98,9 @@ async fn targets(session: &Session, key: &[u8], status: &Status) -> (Vec<Target>
                 let target = |(value, held)| Target { url: url.to_owned(), node, value, held };
                 targets.extend(found.map(target));
             }
-            Err(why) => {
-                silent += 1;
-                force::may_keep(&node, &why);
-            }
+            Err(why) => silent.push((node, why.to_string())),
         }
     }
-    (targets, silent)
+    force::may_keep(session, &silent);
+    (targets, silent.len())
 }

@@ -20,14 +20,14 @@ use crate::stderr;
 
 /// A lock, and how it ends after its command has exited.
 pub(super) enum Lock {
-    /// They are released, or left to expire.
+    /// Locks that are released, or left to expire.
     Plain(GuardSet),
     /// The work is marked as done before.
     Once(OnceGuard),
 }
 
 impl Lock {
-    /// As it is where nothing is marked.
+    /// Releases the locks without a mark.
     pub(super) async fn release(self) -> Result<(), ReleaseError> {
         match self {
             Self::Plain(locks) => locks.release().await,

@@ -86,7 +86,8 @@ fn is_duplicate(node: &NodeReport) -> bool {
     matches!(node.cause, Some(Cause::TwinOf(_)))
 }
 
-/// Whether a master was admitted before, and some master does not vote: it may have lost a lock.
+/// Returns `true` if a master was admitted before, and some master does not vote: it may have lost
+/// a lock.
 fn has_lost(nodes: &[NodeReport]) -> bool {
     let was_admitted =
         |node: &NodeReport| node.server.as_ref().is_some_and(|server| server.floor.is_some());

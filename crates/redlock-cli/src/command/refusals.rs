@@ -9,8 +9,8 @@ use crate::lists;
 
 pub(super) const TOO_FEW: &str = "nothing was written, because too few masters answered";
 
-/// Why nothing was done, or not all. `warning`: the list may be wrong. `step`: the next step if too
-/// few masters answered.
+/// Returns why nothing was done, or not all. `warning`: the list may be wrong. `step`: the next
+/// step if too few masters answered.
 pub(super) fn refused(error: InitError, warning: Option<&ListWarning>, step: &str) -> Failure {
     let said = |nodes: &[InitNode]| {
         answers::said_once(nodes.iter().map(|node| (&*node.node, standing(node))).collect())
@@ -115,7 +115,7 @@ fn is_without_quarantine(node: &InitNode) -> bool {
     matches!(cause, Some(Cause::NotAdmitted(not)) if not.why == WhyNot::UsedWithoutQuarantine)
 }
 
-/// Why a master does not vote, or what it is.
+/// Returns why a master does not vote, or what it is.
 pub(super) fn standing(node: &InitNode) -> String {
     node.cause.as_ref().map_or_else(|| node.now.to_string(), ToString::to_string)
 }

@@ -52,7 +52,7 @@ async fn not_released(session: &Session, error: ReleaseError) -> Failure {
     session.explained(failure, &answers::causes(votes.iter().flatten())).await
 }
 
-/// Why a lock is not known to be released.
+/// Returns why a lock is not known to be released.
 pub(crate) fn words(error: &ReleaseError) -> String {
     let said = error.votes().map(answers::released).unwrap_or_default();
     match error {

@@ -27,7 +27,8 @@ use crate::supervise::{Deadlines, Outcome, Pause, Stage, Supervisor};
 use crate::terminal::Terminal;
 use crate::waiting::Found;
 
-/// With `-q`, a run that exits with 0 or with the code of `-E` prints nothing itself.
+/// Runs the command under its locks. With `-q`, a run that exits with 0 or with the code of `-E`
+/// prints nothing itself.
 pub(crate) async fn run(global: &Global, args: &Run) -> Result<u8, Failure> {
     if global.quiet {
         stderr::hold_notes_back();
@@ -271,7 +272,8 @@ async fn release(lock: Lock) -> Result<(), Failure> {
     }
 }
 
-/// Which lock was lost, or is about to be, and why: the command is ended before.
+/// Returns which lock was lost, or is about to be lost, and why. In the second case, the command is
+/// stopped first.
 fn why(
     session: &Session,
     hold: &HoldSet,
@@ -309,8 +311,8 @@ fn next_to_end(session: &Session, hold: &HoldSet) -> Resource {
     next.map_or_else(|| session.key.clone(), |hold| hold.resource().clone())
 }
 
-/// How the command ended, of which this process, its watchdog or the command itself may have been
-/// the first.
+/// Returns how the command ended: by this process, by its watchdog, or by itself, whichever was
+/// first.
 fn what(
     stage: Stage,
     was_asked: bool,

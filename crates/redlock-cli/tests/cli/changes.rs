@@ -1,5 +1,7 @@
 //! `status --watch`: each change on one line, on real servers that fail.
 
+use std::io::{BufRead, BufReader};
+
 use redlock_testkit::RedisServers;
 use redlock_testkit::lab::Paused;
 use rustix::process::Signal;
@@ -49,6 +51,19 @@ fn each_change_is_one_line_until_ctrl_c() {
         running.signal(Signal::INT);
         assert_eq!(running.answer().success(), "");
     }
+}
+
+/// `head -1` closes the pipe after the first line, and no change may follow.
+#[test]
+fn a_reader_that_closes_the_pipe_ends_it_without_a_change() {
+    let servers = RedisServers::start(3).unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    let command = &mut redlock(&servers, ["status", "deploy", "--watch"]);
+    let running = Running::start_into(command, writer.into());
+    let first = BufReader::new(reader).lines().next().unwrap().unwrap();
+    assert!(first.ends_with(" deploy is free"), "{first}");
+    let answer = running.answer();
+    assert_eq!((answer.code, &*answer.err), (74, ""));
 }
 
 #[test]

@@ -178,6 +178,36 @@ fn doctor_prints_the_source_of_each_value_and_no_secret() {
     }
     assert_eq!(settings.len(), redlock_quorum::environment::SETTINGS.len());
     let people = doctor(&[]).out;
-    let line = people.lines().find(|line| line.contains("REDLOCK_MAX_TTL")).unwrap();
-    assert!(line.ends_with(&format!("1m  (line 2 of {})", file.display())), "{people}");
+    let ends = |name: &str, end: &str| {
+        people.lines().any(|line| line.contains(name) && line.ends_with(end))
+    };
+    let place = format!("1m  (line 2 of {})", file.display());
+    assert!(
+        ends("REDLOCK_MAX_TTL", &place) && ends("REDLOCK_PREFIX", "  none  (option)"),
+        "{people}"
+    );
+}
+
+#[test]
+fn no_command_waits_for_the_end_of_a_file_that_has_none() {
+    let scratch = Scratch::new("config-endless");
+    let pipe = scratch.file("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for name in ["CONFIG", "NODES_FILE", "PASSWORD_FILE", "TLS_CA", "TLS_CERT"] {
+        for (file, why) in [
+            ("/dev/zero", "it has more than 1 MiB"),
+            (pipe.to_str().unwrap(), "it is a pipe"),
+            (scratch.file("").to_str().unwrap(), "Is a directory"),
+        ] {
+            let mut command = bare(["status", "k"]);
+            if name != "NODES_FILE" {
+                command.env("REDLOCK_NODES", "rediss://127.0.0.1:1");
+            }
+            let key = if name == "TLS_CERT" { file } else { "" };
+            command.env("REDLOCK_TLS_KEY", key).env(format!("REDLOCK_{name}"), file);
+            let answer = answer_of(&mut command);
+            let said = format!("redlock: REDLOCK_{name}: reading {file}: {why}");
+            assert!(answer.code == 64 && answer.cause().starts_with(&said), "{answer:?}");
+        }
+    }
 }

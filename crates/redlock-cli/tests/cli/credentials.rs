@@ -114,11 +114,20 @@ fn password_file_without_a_password_is_wrong_usage() {
     };
     let said = ask(empty.to_str().unwrap());
     assert!(said.contains("/empty: it has no password; write one line"), "{said}");
+    let lines = scratch.file("lines");
+    fs::write(&lines, format!("{SECRET}\n{SECRET}\n")).unwrap();
+    let said = ask(lines.to_str().unwrap());
+    let begin = format!("redlock: REDLOCK_PASSWORD_FILE: line 2 of {}: ", lines.display());
+    assert!(said.starts_with(&begin) && said.contains("a password has one line"), "{said}");
+    let marked = scratch.file("marked");
+    fs::write(&marked, format!("\u{feff}{SECRET}\n")).unwrap();
+    let said = ask(marked.to_str().unwrap());
+    assert!(said.contains("/marked: it begins with a byte-order mark"), "{said}");
     let said = ask("/nowhere/password");
     assert!(said.starts_with("redlock: REDLOCK_PASSWORD_FILE: reading /nowhere/"), "{said}");
     assert!(ask(SECRET).contains("reading ***: "), "the password in the place of its file");
     let mut alone = bare(["status", "k", "--node", "redis://127.0.0.1:1"]);
     let answer = answer_of(alone.env("REDLOCK_USERNAME", "app"));
-    let said = "redlock: REDLOCK_USERNAME: it is given without REDLOCK_PASSWORD_FILE";
+    let said = "redlock: REDLOCK_USERNAME: it is set without REDLOCK_PASSWORD_FILE";
     assert!(answer.code == 64 && answer.cause().starts_with(said), "{answer:?}");
 }

@@ -103,6 +103,9 @@ fn an_init_reads_the_record_of_a_master_that_loads_its_data() {
     });
     assert_eq!(refused.code, 64, "{refused:?}");
     assert!(refused.cause().contains("this prefix is in use"), "{refused:?}");
+    let waits = format!(" until {} has loaded its data\n", servers[1].name());
+    assert!(refused.err.starts_with("note: waiting for at most "), "{refused:?}");
+    assert!(refused.err.contains(&waits), "{refused:?}");
     for other in [0, 2] {
         assert_eq!(text::<usize>(&servers[other], &["DBSIZE"]), 0);
     }

@@ -244,3 +244,107 @@ fn init_shows_both_lists_on_a_terminal() {
     terminal.shows("which differ by more than one master");
     assert_eq!(terminal.code(), 64, "nothing is asked");
 }
+
+/// Writes a set that no `init` has drawn.
+fn record_set(servers: &[&RedisServer], set: &str) {
+    for server in servers {
+        server.command(&["HSET", RECORD, "set", set]).unwrap();
+    }
+}
+
+/// `redlock extend` is a new process, so it is not a holder that learns of another set later.
+#[test]
+fn held_lock_is_extended_by_its_token_unless_the_list_is_too_short() {
+    let servers = brand_new(5);
+    let all: Vec<_> = servers.iter().collect();
+    on(&all, ["init", "--yes"]).success();
+    let acquired = on(&all, ["acquire", "k", "--ttl", "50s"]);
+    let token = acquired.success().split(' ').next().unwrap().to_owned();
+    let is_refused = || on(&all, ["acquire", "j"]).code == 69;
+    let extend = |list: &[&RedisServer]| on(list, ["extend", "k", &token, "--ttl", "50s"]);
+    record_set(&all[3..], "00000000000000aa 5");
+    assert!(is_refused());
+    extend(&all).success();
+    on(&all[..3], ["init", "--again"]).success();
+    assert!(is_refused());
+    extend(&all).success();
+    let short = extend(&all[..1]);
+    assert_eq!(short.code, 69, "{short:?}");
+    assert!(short.cause().contains("it belongs to a set of 3 masters"), "{short:?}");
+    on(&all, ["release", "k", &token]).success();
+}
+
+#[test]
+fn lock_of_an_enclosing_run_is_reused_whatever_the_sets_are() {
+    let servers = brand_new(5);
+    let all: Vec<_> = servers.iter().collect();
+    on(&all, ["init", "--yes"]).success();
+    let mut run = bare(["run", "k", "--pass-nodes", "-c"]);
+    run.arg(
+        r#"REDLOCK_NODES=$THREE "$R" init --again >&2 && "$R" run --reentrant k -- echo inside"#,
+    );
+    run.env("REDLOCK_NODES", urls(&all)).env("THREE", urls(&all[..3]));
+    run.env("R", env!("CARGO_BIN_EXE_redlock"));
+    let answer = answer_of(&mut run);
+    assert_eq!(answer.success(), "inside", "{answer:?}");
+}
+
+/// The accident in the other direction: one master has a set, and the list has more.
+#[test]
+fn masters_added_beside_a_smaller_set_are_not_admitted_and_the_fix_is_init() {
+    let servers = brand_new(3);
+    let all: Vec<_> = servers.iter().collect();
+    on(&all[..1], ["init", "--yes", "--max-ttl", "5s"]).success();
+    for wait in ["0", "8s"] {
+        let refused = on(&all, ["run", "k", "--ttl", "5s", "--wait", wait, "--", "true"]);
+        assert_eq!(refused.code, 69, "{refused:?}");
+        assert!(refused.err.contains("redlock init --again"), "{refused:?}");
+        assert!(!refused.err.contains("retry with --wait"), "{refused:?}");
+        assert!(all[1..].iter().all(|server| set(server).is_none()));
+        assert!(all[1..].iter().all(|server| text::<usize>(server, &["EXISTS", RECORD]) == 0));
+    }
+    on(&all, ["init", "--again"]).success();
+    on(&all, ["run", "k", "--ttl", "5s", "--", "true"]).success();
+}
+
+#[test]
+fn init_that_records_no_set_names_the_master_that_did_not_answer() {
+    let servers = brand_new(5);
+    let all: Vec<_> = servers.iter().collect();
+    on(&all, ["init", "--yes"]).success();
+    on(&all[..4], ["init", "--yes"]).success();
+    let before: Vec<_> = all.iter().map(|server| set(server)).collect();
+    servers[3].pause().unwrap();
+    let init = on(&all, ["init", "--again"]);
+    servers[3].resume().unwrap();
+    init.success();
+    let name = servers[3].name();
+    let said = format!(
+        "note: no set of masters was recorded, because {name} did not answer; run redlock init again"
+    );
+    assert!(init.err.contains(&said), "{init:?}");
+    assert!(!init.err.contains("has changed"), "{init:?}");
+    assert!(
+        init.err.contains("once reachable, it votes immediately if it was admitted"),
+        "{init:?}"
+    );
+    assert_eq!(all.iter().map(|server| set(server)).collect::<Vec<_>>(), before);
+}
+
+/// Anyone who can write records could otherwise forge lines on the terminal of an operator.
+#[test]
+fn init_prints_recorded_names_in_one_line() {
+    let servers = brand_new(3);
+    let all: Vec<_> = servers.iter().collect();
+    on(&all, ["init", "--yes"]).success();
+    let forged = "x%0Aredlock:%20forged%1B%5B31m%E2%80%AE";
+    let names = format!("{} {} {forged}", all[0].name(), all[1].name());
+    for server in &all {
+        server.command(&["HSET", RECORD, "names", &names]).unwrap();
+    }
+    let init = on(&all, ["init", "--yes"]);
+    assert_eq!(init.code, 0, "{init:?}");
+    assert!(init.err.contains("x%0Aredlock:%20forged%1B[31m%E2%80%AE is removed"), "{init:?}");
+    assert!(!init.err.contains('\u{1b}') && !init.err.contains('\u{202e}'), "{init:?}");
+    assert!(!init.err.lines().any(|line| line.contains("forged") && line.starts_with("redlock")));
+}

@@ -32,7 +32,7 @@ fn a_bad_url_is_named_with_its_place_the_reason_and_the_form_it_should_have() {
         let in_file = format!("redlock: REDLOCK_NODES_FILE: line 3 of {}: ", file.display());
         for (command, origin) in [
             (by_file, in_file.as_str()),
-            (by_list, "redlock: REDLOCK_NODES: "),
+            (by_list, "redlock: REDLOCK_NODES, URL 2 of 2: "),
             (bare(["status", "k", "--node", url]), "redlock: --node: "),
         ] {
             let answer = refused(command);
@@ -55,7 +55,7 @@ fn a_value_of_the_environment_is_refused_under_the_name_of_its_variable() {
         ("REDLOCK_MAX_TTL", "2d", "must be between"),
         ("REDLOCK_PREFIX", "redlock-quorum:", "reserved word"),
         ("REDLOCK_TLS_CA", "/nowhere/ca.pem", "reading /nowhere/ca.pem"),
-        ("REDLOCK_TLS_KEY", "/nowhere/key.pem", "is given without REDLOCK_TLS_CERT"),
+        ("REDLOCK_TLS_KEY", "/nowhere/key.pem", "is set without REDLOCK_TLS_CERT"),
         ("REDLOCK_NODES_FILE", "/nowhere/nodes", "reading /nowhere/nodes"),
     ] {
         let mut command = bare(["acquire", "k", "--ttl", "10s"]);
@@ -74,7 +74,7 @@ fn the_command_line_wins_and_is_named_as_itself() {
     command.env("REDLOCK_NODES", "redis://127.0.0.1:1").env("REDLOCK_MAX_TTL", "never");
     let answer = refused(command);
     assert!(
-        answer.cause().starts_with("redlock: max_ttl is 2d, but must be between 10ms and 1d"),
+        answer.cause().starts_with("redlock: max_ttl must be between 10ms and 1d (got 2d)"),
         "{answer:?}"
     );
 }

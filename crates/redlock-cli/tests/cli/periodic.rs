@@ -11,6 +11,7 @@ use crate::support::{Answer, Scratch, answer_of, bare, redlock};
 
 const README: &str = include_str!("../../../../README.md");
 const CLI: &str = include_str!("../../../../docs/CLI.md");
+const INSTALL: &str = include_str!("../../../../docs/INSTALL.md");
 
 /// The names that the documents use for such work.
 const NAMES: [&str; 3] = ["nightly-report", "report", "backup"];
@@ -27,6 +28,7 @@ fn documented() -> Vec<Vec<String>> {
     let texts = [
         README.to_owned(),
         CLI.to_owned(),
+        INSTALL.to_owned(),
         help(&["-h"]),
         help(&["--help"]),
         help(&["run", "--help"]),
@@ -55,7 +57,7 @@ fn words(line: &str) -> Option<Vec<String>> {
 #[test]
 fn every_documented_line_for_periodic_work_marks_it_and_waits_for_longer_than_its_lease() {
     let lines = documented();
-    assert!(lines.len() >= 7, "README, the four of CLI.md and those of --help: {lines:?}");
+    assert!(lines.len() >= 7, "README, CLI.md, INSTALL.md and --help: {lines:?}");
     for line in lines {
         let options: Vec<_> = line.iter().take_while(|word| *word != "--").collect();
         let has = |option: &str| options.iter().any(|word| *word == option);

@@ -46,7 +46,7 @@ fn two_commands_run_and_the_third_is_refused_with_the_names_of_the_holders() {
     let refused = ask(&servers, ["run", "backups", "--permits", "2", "-n", "--", "true"]);
     assert_eq!(refused.code, 75, "{refused:?}");
     let cause = refused.cause();
-    for said in ["all 2 permits of backups were held by others", "backups#0 is held by"] {
+    for said in ["backups: all 2 permits are held: ", "backups#0 is held by"] {
         assert!(cause.contains(said), "{cause}");
     }
     let answer = status(&servers);
@@ -64,6 +64,49 @@ fn two_commands_run_and_the_third_is_refused_with_the_names_of_the_holders() {
     assert_eq!(odd.out.lines().collect::<Vec<_>>(), ["a; b#0 is free", "a; b#1 is free"]);
     let third = ask(&servers, ["run", "backups", "--permits", "3", "-c", "echo $REDLOCK_SLOT"]);
     assert_eq!(third.success(), "2");
+}
+
+#[test]
+fn an_interrupted_wait_names_the_holders_of_the_permits() {
+    let servers = RedisServers::start(3).unwrap();
+    let (_one, mut first) = holder(&servers);
+    let (_two, mut second) = holder(&servers);
+    let _ = (first.next(), second.next());
+    let words = ["run", "backups", "--permits", "2", "--wait", "1h", "--", "true"];
+    let waiting = Running::start(redlock(&servers, words));
+    until_waiting(&servers, 1);
+    waiting.signal(Signal::TERM);
+    let answer = waiting.answer();
+    assert_eq!(answer.code, 143, "{answer:?}");
+    let cause = answer.cause();
+    for said in ["interrupted by SIGTERM before acquiring backups: ", "backups#0 is held by"] {
+        assert!(cause.contains(said), "{cause}");
+    }
+}
+
+#[test]
+fn the_exit_code_shows_if_a_permit_is_held_or_undecided() {
+    const RESERVED: &str = "redlock-quorum:next:00000000000000ff";
+    // The values of each slot on three masters.
+    for (slots, code, states) in [
+        ([[RESERVED; 3], [""; 3]], 1, ["reserved", "free"]),
+        ([["a/x", "b/y", ""], [""; 3]], 69, ["undecided", "free"]),
+        ([["a/x", "b/y", ""], ["c/z"; 3]], 0, ["undecided", "held"]),
+    ] {
+        let servers = RedisServers::start(3).unwrap();
+        for (slot, values) in slots.iter().enumerate() {
+            for (server, value) in servers.iter().zip(values).filter(|(_, value)| !value.is_empty())
+            {
+                let key = format!("backups#{slot}");
+                server.command(&["SET", &key, value, "PX", "600000"]).unwrap();
+            }
+        }
+        let answer = status(&servers);
+        assert_eq!(answer.code, code, "{answer:?}");
+        let object = answer.json();
+        let shown = object["slots"].as_array().unwrap().iter().map(|slot| &slot["state"]);
+        assert_eq!(shown.collect::<Vec<_>>(), states);
+    }
 }
 
 #[test]
@@ -130,4 +173,51 @@ fn permits_are_out_of_place_with_several_keys_and_other_recipes() {
         let answer = Running::start(command).answer();
         assert_eq!(answer.code, 64, "{answer:?}");
     }
+}
+
+/// A command inside of `depth` runs, each with one of two permits of `k`.
+fn inside(servers: &RedisServers, depth: usize, script: &str) -> Answer {
+    let run = ["run", "k", "--permits", "2", "--pass-nodes", "--"];
+    let mut command = redlock(servers, run);
+    for _ in 1..depth {
+        command.arg(env!("CARGO_BIN_EXE_redlock")).args(run);
+    }
+    command.env("R", env!("CARGO_BIN_EXE_redlock")).args(["sh", "-c", script]);
+    Running::start(command).answer()
+}
+
+#[test]
+fn a_run_inside_of_all_permits_would_wait_for_itself_and_is_refused_at_once() {
+    let servers = RedisServers::start(3).unwrap();
+    for script in [
+        "$R run k --permits 2 --wait forever -- true",
+        "$R run k --permits 2 -n -- true",
+        "$R run k --permits 1 --wait forever -- true",
+        "$R run other --pass-nodes -- $R run k --permits 2 --wait forever -- true",
+    ] {
+        let answer = inside(&servers, 2, script);
+        assert_eq!(answer.code, 75, "{script}: {answer:?}");
+        let cause = answer.cause();
+        assert!(cause.contains("held by enclosing `redlock run`s: k#0 is held by"), "{cause}");
+        assert!(cause.ends_with("; run the nested command directly, without `redlock run`"));
+    }
+    inside(&servers, 1, "$R run k --permits 2 -n -- true").success();
+    inside(&servers, 2, "$R run k --permits 3 -n -- true").success();
+}
+
+/// Only one of the two permits is held by an enclosing run, so the wait can end.
+#[test]
+fn a_run_inside_of_one_permit_waits_for_another() {
+    let servers = RedisServers::start(3).unwrap();
+    for server in servers.iter() {
+        server.command(&["SET", "k#0", "stranger", "PX", "1500"]).unwrap();
+        server.command(&["SET", "k#1", "stranger", "PX", "600000"]).unwrap();
+    }
+    let script =
+        "echo $REDLOCK_SLOT; $R run k --permits 3 --wait 30s -- sh -c 'echo $REDLOCK_SLOT'";
+    let run = ["run", "k", "--permits", "3", "--pass-nodes", "--wait", "30s", "--"];
+    let mut command = redlock(&servers, run);
+    command.env("R", env!("CARGO_BIN_EXE_redlock")).args(["sh", "-c", script]);
+    let answer = Running::start(command).answer();
+    assert_eq!(answer.success(), "2\n0");
 }

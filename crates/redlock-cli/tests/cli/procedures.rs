@@ -14,7 +14,7 @@ use redlock_quorum::{Clock, blocking};
 use redlock_testkit::{History, RedisServers, ServerOptions, check};
 
 use crate::lists::set;
-use crate::support::{Answer, Scratch, answer_of, undisturbed};
+use crate::support::{Answer, Scratch, answer_of, poll, undisturbed};
 
 const OPERATIONS: &str = include_str!("../../../../docs/OPERATIONS.md");
 
@@ -39,6 +39,8 @@ struct Procedure {
     history: Arc<History>,
     /// The previous list and the present one.
     lists: Arc<RwLock<[String; 2]>>,
+    /// How many rounds each contender has begun.
+    rounds: Arc<[AtomicUsize; CONTENDERS]>,
     /// How often each half of the contenders got the lock on these lists.
     wins: Arc<[AtomicUsize; 2]>,
     is_over: Arc<AtomicBool>,
@@ -60,6 +62,7 @@ impl Procedure {
             history: Arc::new(History::new(clock.clone())),
             clock,
             lists: Arc::new(RwLock::new([list.clone(), list.clone()])),
+            rounds: Arc::default(),
             wins: Arc::default(),
             is_over: Arc::default(),
             contenders: Vec::new(),
@@ -74,13 +77,14 @@ impl Procedure {
     /// Takes the lock again and again, with the list of its half, until all is over.
     fn contend(&self, number: usize) -> thread::JoinHandle<()> {
         let half = number % 2;
-        let (lists, wins) = (self.lists.clone(), self.wins.clone());
+        let (lists, wins, rounds) = (self.lists.clone(), self.wins.clone(), self.rounds.clone());
         let (is_over, clock) = (self.is_over.clone(), self.clock.clone());
         let log = self.history.contender(number, "k");
         thread::spawn(move || {
             let mut handles: BTreeMap<String, blocking::Redlock> = BTreeMap::new();
             let mut round = 0;
             while !is_over.load(Ordering::SeqCst) {
+                rounds[number].fetch_add(1, Ordering::SeqCst);
                 let list = lists.read().unwrap()[half].clone();
                 // A process with another list is another process.
                 handles.retain(|known, _| *known == list);
@@ -114,6 +118,19 @@ impl Procedure {
         }
     }
 
+    /// Deploys a list to one half of the contenders. Before that, the other half gets the present
+    /// one: a client with the list of the line before last shares no majority with the new list.
+    fn deploy(&self, list: String) {
+        let present = self.lists.read().unwrap()[1].clone();
+        self.lists.write().unwrap()[0] = present;
+        let begun = || self.rounds.iter().map(|rounds| rounds.load(Ordering::SeqCst));
+        let before: Vec<_> = begun().collect();
+        poll("all contenders have the present list", || {
+            begun().zip(&before).all(|(now, before)| now > before + 1).then_some(())
+        });
+        self.lists.write().unwrap()[1] = list;
+    }
+
     /// Runs the lines of a procedure. The list of each is deployed before it runs.
     fn follow(self, heading: &str) {
         let functions = block("## Adding and removing masters");
@@ -121,11 +138,7 @@ impl Procedure {
         for line in block(heading).lines() {
             let line = self.addressed(line);
             let list = line.split(' ').nth(1).unwrap().to_owned();
-            {
-                let mut lists = self.lists.write().unwrap();
-                let [_, present] = lists.clone();
-                *lists = [present, list];
-            }
+            self.deploy(list);
             let functions = functions.replace("sleep 70", &format!("sleep {PAUSE}"));
             let answer = self.shell(&format!("{functions}\n{line}"));
             assert_eq!(answer.code, 0, "{line}: {answer:?}");

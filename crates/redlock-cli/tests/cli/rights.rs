@@ -11,7 +11,7 @@ use crate::support::{Answer, answer_of, ask, bare, redlock};
 fn what_hinders_an_admission_stands_before_what_follows_from_it() {
     let servers = brand_new(1);
     let (_, url) = few_rights(&servers[0]);
-    servers[0].command(&["ACL", "SETUSER", "few", "-hset", "-client|kill"]).unwrap();
+    few_without(&servers[0], &["+hset", "+client|kill"]);
     let people = answer_of(bare(["doctor"]).env("REDLOCK_NODES", &url));
     let order = ["warning: its user lacks", "error: not admitted: new", "error: no quorum"];
     assert!(places(&people.out, &order).is_sorted(), "{people:?}");
@@ -33,14 +33,24 @@ fn the_state_none_is_explained_and_a_missing_zadd_is_about_fencing() {
 }
 
 /// Creates a user with the documented rights, and returns its URL.
-fn few_rights(server: &RedisServer) -> (Vec<&'static str>, String) {
+pub(super) fn few_rights(server: &RedisServer) -> (Vec<&'static str>, String) {
+    few_without(server, &[])
+}
+
+/// The same without these rights. Not every server can remove the right to a subcommand.
+fn few_without(server: &RedisServer, missing: &[&str]) -> (Vec<&'static str>, String) {
     const OPERATIONS: &str = include_str!("../../../../docs/OPERATIONS.md");
     let line = OPERATIONS.lines().find(|line| line.starts_with("ACL SETUSER redlock on ")).unwrap();
     let rights: Vec<&str> = line.split(' ').filter(|word| word.starts_with('+')).collect();
     let user = ["ACL", "SETUSER", "few", "reset", "on", ">secret", "~*"];
-    server.command(&[&user[..], &rights].concat()).unwrap();
-    let line = OPERATIONS.lines().find(|line| line.starts_with("ACL SETUSER redlock &")).unwrap();
-    server.command(&["ACL", "SETUSER", "few", &line["ACL SETUSER redlock ".len()..]]).unwrap();
+    let granted: Vec<&str> =
+        rights.iter().filter(|right| !missing.contains(right)).copied().collect();
+    server.command(&[&user[..], &granted].concat()).unwrap();
+    let channels = OPERATIONS.lines().find_map(|line| {
+        line.strip_prefix("ACL SETUSER redlock ").filter(|rules| rules.contains(" &"))
+    });
+    let rules: Vec<&str> = channels.unwrap().split(' ').collect();
+    server.command(&[&["ACL", "SETUSER", "few"], &rules[..]].concat()).unwrap();
     (rights, server.url().replace("redis://", "redis://few:secret@"))
 }
 
@@ -69,7 +79,7 @@ fn each_right_of_the_guide_that_is_missing_is_named_with_its_cure_and_nothing_is
     let (said, tried): (Vec<_>, Vec<_>) =
         rights.into_iter().partition(|right| ["+info", "+client|id"].contains(right));
     for right in tried {
-        servers[0].command(&["ACL", "SETUSER", "few", &right.replace('+', "-")]).unwrap();
+        few_without(&servers[0], &[right]);
         let (answer, found) = found_by(&servers, &url, &[]);
         let is_problem = !["+scan", "+getrange"].contains(&right);
         let lacks = format!("its user lacks {right}");
@@ -83,14 +93,13 @@ fn each_right_of_the_guide_that_is_missing_is_named_with_its_cure_and_nothing_is
         let shows = |found: &String| found.starts_with(costs);
         assert!(!is_problem || found.iter().any(shows), "{found:?}");
         assert_eq!(answer.code, i32::from(is_problem), "{right}: {answer:?}");
-        servers[0].command(&["ACL", "SETUSER", "few", right]).unwrap();
     }
     for right in said {
-        servers[0].command(&["ACL", "SETUSER", "few", &right.replace('+', "-")]).unwrap();
+        few_without(&servers[0], &[right]);
         let (_, found) = found_by(&servers, &url, &[]);
         assert!(found.iter().any(|found| found.contains(&right[1..])), "{right}: {found:?}");
-        servers[0].command(&["ACL", "SETUSER", "few", right]).unwrap();
     }
+    few_rights(&servers[0]);
     servers[0].command(&["ACL", "SETUSER", "few", "resetchannels"]).unwrap();
     let (answer, found) = found_by(&servers, &url, &[]);
     assert_eq!(
@@ -134,53 +143,6 @@ fn a_quarantine_that_a_missing_right_or_key_hinders_is_not_waited_for() {
     servers[0].command(&narrow).unwrap();
     let (_, found) = found_by(&servers, &url, &[]);
     assert!(found.contains(&"warning: its user lacks ~redlock-quorum:1*".into()), "{found:?}");
-}
-
-/// Three masters, of which the first does not have this command.
-fn without_command(command: &str) -> (RedisServer, RedisServers) {
-    let options = ServerOptions::new().arguments(["--rename-command", command, ""]);
-    (RedisServer::with(&options.brand_new()).unwrap(), RedisServers::start(2).unwrap())
-}
-
-fn with_first(first: &RedisServer, others: &RedisServers, words: &[&str]) -> Answer {
-    let urls = [first.url(), others[0].url(), others[1].url()].join(",");
-    answer_of(bare([]).env("REDLOCK_NODES", urls).args(words))
-}
-
-#[test]
-fn a_command_that_a_server_lacks_is_named_with_a_fix_that_works() {
-    for command in ["EVAL", "ZREVRANGEBYSCORE", "PEXPIRE", "SUBSCRIBE"] {
-        let (first, others) = without_command(command);
-        let answer = with_first(&first, &others, &["doctor", "--json"]);
-        assert_eq!(answer.code, 1, "{answer:?}");
-        let found = findings(&answer.json(), Some(first.name()));
-        let named = format!("error: its server lacks {command} (renamed, or too old)");
-        assert!(found.contains(&named), "{found:?}");
-        assert!(answer.out.contains("remove rename-command"), "{answer:?}");
-        assert!(!answer.out.contains("local "), "it quotes a script: {answer:?}");
-    }
-}
-
-#[test]
-fn a_client_that_cannot_release_does_not_acquire() {
-    for (command, modes) in [
-        ("EVAL", &[&[][..], &["--no-queue"], &["--plain", "--no-queue"]][..]),
-        ("DEL", &[&[], &["--no-queue"], &["--plain", "--no-queue"]]),
-    ] {
-        let options = ServerOptions::new().arguments(["--rename-command", command, ""]);
-        let server = RedisServer::with(&options.brand_new()).unwrap();
-        for mode in modes {
-            let words = ["acquire", "job", "--quarantine", "off"];
-            let mut acquire = bare([]);
-            let answer =
-                answer_of(acquire.env("REDLOCK_NODES", server.url()).args(words).args(*mode));
-            assert_eq!(answer.code, 69, "{command} {mode:?}: {answer:?}");
-            assert!(answer.cause().contains(command), "{answer:?}");
-            assert!(!answer.cause().contains("local "), "it quotes a script: {answer:?}");
-            let left: i64 = text(&server, &["EXISTS", "job"]);
-            assert_eq!(left, 0, "{command} {mode:?}");
-        }
-    }
 }
 
 #[test]
@@ -265,29 +227,6 @@ fn keys_that_are_too_narrow_have_one_fix() {
     }
 }
 
-/// One error names one command. After its fix, the next command would fail.
-#[test]
-fn init_and_acquire_name_all_missing_commands_with_their_cost() {
-    const RENAME: &str = "--rename-command";
-    let renamed = ServerOptions::new().arguments([RENAME, "EVAL", "", RENAME, "ZADD", ""]);
-    let renamed = renamed.arguments([RENAME, "TIME", "", RENAME, "PEXPIRE", ""]);
-    let server = RedisServer::with(&renamed.brand_new()).unwrap();
-    let say = |words: &[&str]| answer_of(bare([]).env("REDLOCK_NODES", server.url()).args(words));
-    let named = "has no PEXPIRE EVAL ZADD TIME (renamed, or too old): locks are not acquired";
-    let refused = say(&["init", "--yes"]);
-    assert_ne!(refused.code, 0, "{refused:?}");
-    assert!(refused.err.starts_with(&format!("note: {} {named}", server.name())), "{refused:?}");
-    let refused = say(&["acquire", "k"]);
-    assert_eq!(refused.code, 69, "{refused:?}");
-    assert!(refused.cause().contains(named), "{refused:?}");
-    let fenced = "it takes no ballots, so it grants no locks with fencing tokens";
-    assert!(refused.cause().contains(fenced), "{refused:?}");
-    // Without a queue and ballots, only quarantines need ZADD.
-    let plain = say(&["acquire", "k", "--plain", "--no-queue"]);
-    assert!(plain.cause().contains("has no PEXPIRE EVAL"), "{plain:?}");
-    assert!(!plain.cause().contains(fenced), "{plain:?}");
-}
-
 #[test]
 fn all_missing_rights_are_named_where_a_lock_is_refused() {
     let servers = RedisServers::start(1).unwrap();
@@ -306,4 +245,59 @@ fn init_reports_a_wrong_password_as_refused() {
     assert_eq!(answer.code, 69, "{answer:?}");
     let node = &answer.json()["nodes"][0];
     assert_eq!((&node["was"], &node["now"]), (&"refused".into(), &"refused".into()), "{answer:?}");
+}
+
+/// A user may be limited to some locks, so that is not a problem, but both commands name it.
+#[test]
+fn doctor_and_acl_name_the_same_keys_that_are_missing() {
+    let servers = RedisServers::start(1).unwrap();
+    let (_, url) = few_rights(&servers[0]);
+    let own = "~redlock-quorum:1*";
+    for (keys, lacks, is_problem) in [
+        (&["~*"][..], &[][..], false),
+        (&["~locks:*", own], &["~*"], false),
+        (&["~*:*"], &["~*"], false),
+        (&["~locks:*"], &[own, "~*"], true),
+        (&["~redlock-acl*", "~redlock-quorum:1", "~redlock-quorum:1:[bq]*"], &[own], true),
+        (&["~redlock-acl*", "~redlock-quorum:1", "~redlock-quorum:1:[bd]*"], &[own], true),
+    ] {
+        let user = [&["ACL", "SETUSER", "few", "resetkeys"], keys].concat();
+        servers[0].command(&user).unwrap();
+        let (doctor, found) = found_by(&servers, &url, &[]);
+        let found = found.iter().filter_map(|found| found.split_once("its user lacks "));
+        assert_eq!(found.map(|(_, lacks)| lacks).collect::<Vec<_>>(), lacks, "{keys:?}");
+        assert_eq!(doctor.code, i32::from(is_problem), "{keys:?}: {doctor:?}");
+        let checked = answer_of(bare(["acl", "--check"]).env("REDLOCK_NODES", &url));
+        let all = lacks.join(" ");
+        assert_eq!(checked.code, i32::from(!lacks.is_empty()), "{keys:?}: {checked:?}");
+        assert!(checked.out.contains(&all), "{keys:?}: {checked:?}");
+    }
+}
+
+/// A cost that is too large makes operators repair at night what can wait.
+#[test]
+fn impact_of_a_missing_right_is_the_real_one() {
+    let servers = RedisServers::start(1).unwrap();
+    let (rights, url) = few_rights(&servers[0]);
+    let with = |words: &[&str]| answer_of(bare([]).env("REDLOCK_NODES", &url).args(words));
+    for right in rights {
+        few_without(&servers[0], &[right]);
+        let json = with(&["doctor", "--json"]).json();
+        let found = json["findings"].as_array().unwrap().iter();
+        let impacts: Vec<_> = found.map(|found| found["impact"].as_str().unwrap()).collect();
+        let says = |words: &str| impacts.iter().any(|impact| impact.contains(words));
+        let is_fatal = says("not acquired")
+            || says("grants no locks")
+            || impacts.contains(&"it does not vote");
+        let acquired = with(&["acquire", right]);
+        assert_eq!(acquired.code != 0, is_fatal, "{right}: {impacts:?}: {acquired:?}");
+        if acquired.code == 0 {
+            let token = acquired.out.split(' ').next().unwrap();
+            let extended =
+                [0; 2].map(|_| with(&["extend", right, token, "--ttl", "40s"]).code == 0);
+            assert_eq!(extended, [!says("not extended"); 2], "{right}: {impacts:?}");
+            with(&["release", right, token]).success();
+        }
+        assert_eq!(text::<i64>(&servers[0], &["EXISTS", right]), 0, "{right}");
+    }
 }

@@ -66,6 +66,8 @@ impl Terminal {
     /// Returns all output after the command has exited.
     fn all(mut self) -> String {
         poll("the command ends", || self.child.try_wait().unwrap());
+        // The other owner reads until the end of the session.
+        poll("all is read", || (Arc::strong_count(&self.screen) == 1).then_some(()));
         self.screen.lock().unwrap().clone()
     }
 
@@ -281,4 +283,16 @@ fn a_status_says_each_answer_once_on_a_terminal() {
     assert_eq!(screen.matches("k is free").count(), 1, "{screen}");
     assert!(screen.starts_with("3 masters  free"), "{screen}");
     assert_eq!(screen.matches("3 masters").count(), 1, "{screen}");
+}
+
+/// The findings are right above the last line. In a mail from cron, the last line may be all.
+#[test]
+fn doctor_on_a_terminal_does_not_repeat_its_findings() {
+    let servers = RedisServers::start(2).unwrap();
+    let said = Terminal::start(&redlock(&servers, ["doctor"])).all();
+    assert!(said.contains("warning: 2 masters tolerate no failure"), "{said}");
+    assert!(said.ends_with("redlock: 1 finding\r\n"), "{said}");
+    let mail = redlock(&servers, ["doctor"]).output().unwrap();
+    let mail = String::from_utf8(mail.stderr).unwrap();
+    assert_eq!(mail, "redlock: 1 finding: 2 masters tolerate no failure\n");
 }

@@ -1,4 +1,5 @@
-//! The identity of a master: its process, and the history of its data.
+//! The identity of a master: its process, and the history of its data. See rule D7 of
+//! `docs/PROTOCOL.md`.
 
 use std::fmt;
 use std::str::FromStr;

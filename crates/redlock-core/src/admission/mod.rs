@@ -3,7 +3,7 @@
 //!
 //! # On the server
 //!
-//! A namespace is a prefix. Each master stores two kinds of keys under it:
+//! Each master stores two kinds of keys under a prefix:
 //!
 //! - `redlock-quorum:1`, a hash: the [`Record`].
 //! - `redlock-quorum:1:ballots:ID`, a sorted set of 1,024 members `0` to `1023`. `ID` is made of
@@ -25,6 +25,7 @@ pub use op::{
 pub use record::{
     InvalidNonce, MAX_TTL_MAX, MEMBERS, Nonce, Quarantine, Record, Seen, quarantine_length,
 };
+pub(crate) use set::printable;
 pub use set::{InvalidSet, Names, RecordedSet, SetId};
 
 pub use crate::numbers::{Millis, SCORE_END, Score};

@@ -21,7 +21,7 @@ pub enum AdmissionOp {
     /// except the members. Answered with [`AdmissionReply::Scores`].
     ReadScores(Option<Identity>),
     /// Make the ballot set of clients without quarantine, with one member, unless it has that one:
-    /// a client that sends no ballots shows by it that it uses the namespace. Answered with
+    /// a client that sends no ballots shows by it that it uses the prefix. Answered with
     /// [`AdmissionReply::Shown`].
     ShowUse,
     /// Answered with [`AdmissionReply::Script`], as the four that follow.
@@ -71,7 +71,7 @@ pub struct Note {
 /// How a client knows that a quarantine is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Way {
-    /// It has known the nonce for the whole length, by its own clock.
+    /// The client has known the nonce for the whole length, by its own clock.
     Known,
     /// The clock of another master has advanced by twice the length since its note.
     Noted,
@@ -104,7 +104,7 @@ pub struct Init {
     pub identity: Identity,
     /// The name of this `init`, if it admits.
     pub nonce: Nonce,
-    /// The longest TTL that any client of the namespace may use.
+    /// The longest TTL that any client of the prefix may use.
     pub max_ttl: Millis,
     /// Whether `max_ttl` may become smaller: `--again` with a `--max-ttl`.
     pub lower: bool,
@@ -159,17 +159,17 @@ pub struct Reply {
 /// The outcome of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// It wrote, or there was nothing to write.
+    /// The script wrote, or there was nothing to write.
     Done,
-    /// The record is another than the one that was read. Nothing was written.
+    /// The record has changed since it was read. Nothing was written.
     Moved,
     /// By the TIME of this master the quarantine is not over. Nothing was written.
     Early,
-    /// Clients without quarantine use this namespace. Nothing was written.
+    /// Clients without quarantine use this prefix. Nothing was written.
     Mixed,
     /// The floor is not below 2^53. Nothing was written.
     TooLarge,
-    /// It came later than it may act. Nothing was written.
+    /// The script came too late. Nothing was written.
     Late,
 }
 

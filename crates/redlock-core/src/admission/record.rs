@@ -1,4 +1,4 @@
-//! The record of a master, as a value: one hash.
+//! The record of a master, as a value: one hash. See rule D6 of `docs/PROTOCOL.md`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -46,7 +46,7 @@ pub fn quarantine_length(max_ttl: Millis) -> Millis {
 /// The fields of the hash.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Record {
-    /// The longest TTL that any client of the namespace may use.
+    /// The longest TTL that any client of the prefix may use.
     pub max_ttl: Option<Millis>,
     /// The identity with which it was admitted. Absent in quarantine.
     pub run: Option<Identity>,
@@ -66,7 +66,7 @@ pub struct Record {
 pub struct Quarantine {
     /// The master in quarantine.
     pub id: Identity,
-    /// Until when at least, by the TIME of this master.
+    /// The earliest end, by the TIME of this master.
     pub until: Millis,
     /// The largest ballot found when it began, or 0.
     pub ballot: Score,

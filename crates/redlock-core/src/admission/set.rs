@@ -1,4 +1,5 @@
-//! The set of masters that `init` has written into a record: an id, a number, and names.
+//! The set of masters that `init` has written into a record: an id, a number, and names. See rule
+//! S1 of `docs/PROTOCOL.md`.
 //!
 //! On the server it is two fields of the record. `set` is the id, a space and the number of
 //! masters. `names` has the masters as the writer lists them, separated by spaces. Bytes of a name
@@ -8,6 +9,7 @@
 //! spellings. A malformed `set` makes the record unusable, as every other malformed field does.
 //! Names that are malformed or too long are not shown, and nothing else follows from that.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -21,11 +23,11 @@ pub struct SetId(pub u64);
 /// The set that a record names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RecordedSet {
-    /// Which set it is.
+    /// The id of the set.
     pub id: SetId,
-    /// How many masters it has, 1 to 255.
+    /// The number of masters, 1 to 255.
     pub size: u8,
-    /// Its masters. Empty if the record does not name them.
+    /// The names of the masters. Empty if the record does not name them.
     pub names: Names,
 }
 
@@ -51,8 +53,10 @@ impl RecordedSet {
     /// If `set` is malformed. Malformed `names` become none.
     pub fn read(set: &str, names: Option<&str>) -> Result<Self, InvalidSet> {
         let (id, size) = set.split_once(' ').ok_or(InvalidSet)?;
-        let size = number(size).and_then(|size| u8::try_from(size).ok());
-        let size = size.filter(|size| *size > 0).ok_or(InvalidSet)?;
+        let (digits, size) = (size, number(size).and_then(|size| u8::try_from(size).ok()));
+        // Scripts compare the text, so each set has exactly one.
+        let is_exact = |size: &u8| *size > 0 && size.to_string() == digits;
+        let size = size.filter(is_exact).ok_or(InvalidSet)?;
         let names = names.and_then(Names::read).unwrap_or_default();
         Ok(Self { id: id.parse()?, size, names })
     }
@@ -183,17 +187,31 @@ impl fmt::Debug for Names {
     }
 }
 
-/// The names, separated by commas. A name with control characters is shown as the record has it,
-/// because others may write records, and the text is part of one line on a terminal.
+/// Returns a name as it is shown. A name with characters that change how the line looks is shown as
+/// a record has it, because others may write records.
+pub(crate) fn printable(name: &str) -> Cow<'_, str> {
+    match name.contains(is_invisible) {
+        true => encode(name).into(),
+        false => name.into(),
+    }
+}
+
+/// Returns `true` for control characters, and for those that reorder or separate the text around
+/// them or have no width.
+fn is_invisible(character: char) -> bool {
+    let is_format = matches!(
+        character,
+        '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}'
+    );
+    character.is_control() || is_format
+}
+
+/// The names as `printable` shows them, separated by commas.
 impl fmt::Display for Names {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, name) in self.iter().enumerate() {
             let separator = if place == 0 { "" } else { ", " };
-            f.write_str(separator)?;
-            match name.contains(char::is_control) {
-                true => f.write_str(&encode(name))?,
-                false => f.write_str(name)?,
-            }
+            write!(f, "{separator}{}", printable(name))?;
         }
         Ok(())
     }
@@ -231,7 +249,9 @@ mod tests {
     #[test]
     fn malformed_sets_are_named_as_such() {
         let long = format!("{ID} 256");
-        for text in ["", ID, "ff 5", &long, &format!("{ID} 0"), &format!("{ID} +1")] {
+        for text in
+            ["", ID, "ff 5", &long, &format!("{ID} 0"), &format!("{ID} +1"), &format!("{ID} 03")]
+        {
             assert_eq!(RecordedSet::read(text, None), Err(InvalidSet), "{text}");
         }
         for text in [format!("{ID}  5"), format!("{ID} 5 "), format!("{} 5", ID.to_uppercase())] {
@@ -264,6 +284,13 @@ mod tests {
     fn control_characters_of_names_are_not_printed() {
         let shown = Names::new(["köln:1", "a\nredlock: b\u{1b}[31m", "/run/r 1"]).to_string();
         assert_eq!(shown, "köln:1, a%0Aredlock:%20b%1B[31m, /run/r 1");
+        for mark in ['\u{202a}', '\u{202e}', '\u{2066}', '\u{2069}', '\u{200f}', '\u{2028}'] {
+            let shown = printable(&format!("a{mark}b")).into_owned();
+            assert!(
+                shown.is_ascii() && shown.starts_with("a%E2%80%") || shown.starts_with("a%E2%81%"),
+                "{shown}"
+            );
+        }
     }
 
     #[test]

@@ -63,7 +63,7 @@ pub(super) fn needs_namespace(op: &AdmissionOp) -> bool {
 
 /// Returns the set whose members are counted after a record is read: the set of the record's `run`.
 /// Without a `run`, a client with a quarantine counts the set of clients without one, because their
-/// namespace would look new otherwise.
+/// prefix would look new otherwise.
 pub(super) fn counted(namespace: &Namespace, facts: &Facts) -> Option<Cmd> {
     match facts.record.as_ref().ok()?.run {
         Some(run) => Some(count(namespace.ballots(run))),

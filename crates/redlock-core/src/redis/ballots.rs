@@ -1,5 +1,5 @@
 //! Requests with a ballot or a score: how they are written, and how their replies become one
-//! answer.
+//! answer. See rule F5 of `docs/PROTOCOL.md`.
 //!
 //! Each is several plain commands in one write:
 //!

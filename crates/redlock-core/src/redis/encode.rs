@@ -8,6 +8,7 @@ use super::namespace::Set;
 use super::resp::{add, begin, pack};
 use super::{marks, queues};
 use crate::packed::{Packed, Room};
+use crate::server_error::ServerError;
 use crate::{Bid, Op, Verb};
 
 /// The scripts called by digest. `Text::number` is their index. `shown.lua` is the shared end of
@@ -66,6 +67,8 @@ fn begin_call(command: &[u8], script: &[u8], keys: u8) -> Packed {
 pub(super) struct Loaded {
     /// One bit for each script.
     scripts: u8,
+    /// The server does not have EVALSHA, or does not allow it, so each call carries the text.
+    refuses_digests: bool,
 }
 
 impl Loaded {
@@ -74,7 +77,17 @@ impl Loaded {
         let bit = 1 << script(op, set)?.number;
         let is_loaded = self.scripts & bit != 0;
         self.scripts |= bit;
-        if is_loaded { None } else { by_text(op, set) }
+        if is_loaded && !self.refuses_digests { None } else { by_text(op, set) }
+    }
+
+    /// Returns `true` if this error of a call by digest shows that the server did nothing and may
+    /// run the text.
+    pub(super) fn is_refused(&mut self, error: &str) -> bool {
+        let meaning = ServerError::of(error);
+        let is_of_command = matches!(meaning, ServerError::Denied | ServerError::UnknownCommand);
+        let lacks_evalsha = is_of_command && error.to_ascii_lowercase().contains("evalsha");
+        self.refuses_digests |= lacks_evalsha;
+        lacks_evalsha || meaning == ServerError::NoScript
     }
 }
 
@@ -276,6 +289,24 @@ mod tests {
         assert_eq!(loaded.load(&release, None), by_text(&release, None));
         assert_eq!(loaded.load(&release, None), None);
         assert!(loaded.load(&Op::inspect(*b"k"), None).is_some());
+    }
+
+    #[test]
+    fn texts_are_sent_where_digests_are_refused() {
+        let release = Op::release(*b"k", Token::parse("t").unwrap());
+        for (error, is_refused, by_digest_again) in [
+            ("NOSCRIPT No matching script", true, true),
+            ("NOPERM this user has no permissions to run the 'evalsha' command", true, false),
+            ("NOPERM User u has no permissions to run the 'evalsha' command", true, false),
+            ("ERR unknown command `EVALSHA`", true, false),
+            ("NOPERM this user has no permissions to run the 'get' command", false, true),
+            ("ERR evalsha", false, true),
+        ] {
+            let mut loaded = Loaded::default();
+            loaded.load(&release, None);
+            assert_eq!(loaded.is_refused(error), is_refused, "{error}");
+            assert_eq!(loaded.load(&release, None).is_none(), by_digest_again, "{error}");
+        }
     }
 
     #[test]

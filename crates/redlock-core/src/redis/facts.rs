@@ -1,4 +1,4 @@
-//! The facts that a server reports about itself: `INFO`, and the record of the namespace.
+//! The facts that a server reports about itself: `INFO`, and the record of the prefix.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -29,6 +29,9 @@ pub(super) fn facts(
     };
     // Valkey uses a different name for the field.
     let modes = ["redis_mode", "server_mode"].map(|name| field(&server, name));
+    if modes.contains(&Some("sentinel")) {
+        return Err(unusable("it is a Sentinel, which stores no keys: use independent masters"));
+    }
     Ok(Facts {
         identity: identity(run_id, &replication),
         time_us: time_us(&server),
@@ -225,15 +228,26 @@ mod tests {
     }
 
     #[test]
-    fn replicas_cluster_nodes_and_sentinels_are_known_as_what_they_are() {
+    fn replicas_and_cluster_nodes_are_known_as_what_they_are() {
         let replica = seen(SERVER, "role:slave\r\nmaster_host:m\r\n");
         assert_eq!((replica.role, replica.is_cluster), (Role::Replica, false));
         for mode in ["redis_mode", "server_mode"] {
             let cluster = seen(&format!("{mode}:cluster\r\nrun_id:abc\r\n"), MASTER);
             assert_eq!((cluster.role, cluster.is_cluster), (Role::Master, true));
         }
-        let sentinel = seen("redis_mode:sentinel\r\nrun_id:abc\r\n", "");
-        assert_eq!(sentinel.role, Role::Other);
+    }
+
+    #[test]
+    fn a_sentinel_is_of_no_use() {
+        for mode in ["redis_mode", "server_mode"] {
+            let sentinel = bulk(&format!("{mode}:sentinel\r\nrun_id:abc\r\n"));
+            let cause = facts(&sentinel, &bulk(""), None).unwrap_err();
+            assert!(
+                cause.to_string().contains("it is a Sentinel") && !cause.is_curable(),
+                "{cause}"
+            );
+        }
+        assert_eq!(seen(SERVER, "").role, Role::Other);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The requests on every new connection before it is used.
+//! The requests on every new connection before it is used. See rules C3 and C4 of
+//! `docs/PROTOCOL.md`.
 
 use redis::{Cmd, Value, cmd};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -248,14 +249,38 @@ fn identify(said: &[Value], native: Option<Native>) -> Result<Identity, Cause> {
     let [client_id, server, replication, more @ ..] = said else {
         return Err(unusable("not a Redis server"));
     };
-    let Value::Int(client_id) = succeeded(client_id.clone())? else {
-        return Err(unusable(
-            "not a Redis server: CLIENT ID is not a number; if it is a proxy, use the server's own address",
-        ));
-    };
+    let client_id = number(client_id)?;
     let mut facts = facts::facts(server, replication, more.first())?;
     facts.no_ballots = more.get(1).and_then(no_ballots);
     Ok(Identity { facts, client_id, native, no_release: None })
+}
+
+/// Returns the number of the connection. Proxies have none, because they share connections.
+fn number(reply: &Value) -> Result<i64, Cause> {
+    let is_of_proxy = |error: &redis::ServerError| {
+        resp::kind(error) == ServerError::Other
+            && resp::message(error).to_ascii_lowercase().contains("client")
+    };
+    match reply {
+        Value::Int(number) => Ok(*number),
+        Value::ServerError(error) if is_of_proxy(error) => Err(unusable(format!(
+            "a proxy or a server older than Redis 5.0 answered CLIENT ID with \"{}\": use the \
+             address of a newer server itself",
+            resp::message(error)
+        ))),
+        Value::ServerError(error) => Err(no_number(error)),
+        _ => Err(unusable(
+            "not a Redis server: CLIENT ID is not a number; if it is a proxy, use the server's own address",
+        )),
+    }
+}
+
+/// Returns the cause with the missing right. Servers before 7.0 name only the command.
+fn no_number(error: &redis::ServerError) -> Cause {
+    let said = resp::message(error);
+    let is_unnamed = resp::kind(error) == ServerError::Denied && !said.contains("client|id");
+    let right = if is_unnamed { " (it lacks +client|id)" } else { "" };
+    Cause::of_error_reply(format!("{said}{right}"))
 }
 
 /// Returns the reason why a server takes no ballots, from its reply to a ballot that changes
@@ -272,6 +297,18 @@ fn no_ballots(reply: &Value) -> Option<String> {
 mod tests {
     use super::super::stream::Closed;
     use super::*;
+
+    #[test]
+    fn the_right_to_the_number_of_a_connection_is_named_by_every_server() {
+        for (said, named) in [
+            ("this user has no permissions to run the 'client' command or its subcommand", true),
+            ("User few has no permissions to run the 'client|id' command", false),
+        ] {
+            let reply = redis::parse_redis_value(format!("-NOPERM {said}\r\n").as_bytes()).unwrap();
+            let right = if named { " (it lacks +client|id)" } else { "" };
+            assert_eq!(number(&reply), Err(Cause::ErrorReply(format!("NOPERM {said}{right}"))));
+        }
+    }
 
     #[tokio::test]
     async fn replies_are_read_though_the_server_takes_no_more_requests() {

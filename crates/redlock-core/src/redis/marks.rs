@@ -1,4 +1,4 @@
-//! Requests about marks, and their answers.
+//! Requests about marks, and their answers. See rule M4 of `docs/PROTOCOL.md`.
 
 use redis::Value;
 

@@ -71,7 +71,7 @@ pub use tls::{InvalidTls, Tls};
 ///
 /// The Redis user needs the rights for these commands: `+set +evalsha +eval +get +del +pttl
 /// +pexpire +info +client|id +client|kill`, and `+client|setinfo` from Redis 7.2 on, which 7.0 does
-/// not know. A namespace needs `+hgetall` to read the record; `+zcard +hset +hdel +zadd
+/// not know. A prefix needs `+hgetall` to read the record; `+zcard +hset +hdel +zadd
 /// +zrevrangebyscore +time` for the scripts, which otherwise fail and report the missing right;
 /// `+zadd +zscore` for ballots; and its keys, `~PREFIXredlock-quorum:1*`. A [shared
 /// queue](crate::SharedQueue) needs `+zrange +zrank +zrem +publish +subscribe +pubsub`, besides
@@ -110,14 +110,14 @@ pub struct RedisSetup {
     pub credentials: Option<CredentialsProvider>,
     /// The prefix of the keys of [`admission`](crate::admission). Default none: no record is read.
     pub namespace: Option<Arc<[u8]>>,
-    /// Whether masters have a quarantine in this namespace. Default: yes. Then ballots go to the
+    /// Whether masters have a quarantine under this prefix. Default: yes. Then ballots go to the
     /// set that is named after what a master was admitted as, see [`Node::set_admitted`]. Without
     /// one there is a single set, which is not bound to any admission.
     pub quarantine: bool,
-    /// Whether ballots will be sent. Defaults to `true`. With a namespace, each server is then
+    /// Whether ballots will be sent. Defaults to `true`. With a prefix, each server is then
     /// tested for support of ballots; see [`Facts::no_ballots`](crate::Facts::no_ballots).
     pub fenced: bool,
-    /// Whether shared queues will be used. Defaults to `true`. With a namespace, each server is
+    /// Whether shared queues will be used. Defaults to `true`. With a prefix, each server is
     /// then tested for the rights they need; see [`Facts::no_queue`](crate::Facts::no_queue).
     pub queues: bool,
 }

@@ -1,4 +1,5 @@
-//! The keys of admission under one prefix, and the ballot set of one master.
+//! The keys of admission under one prefix, and the ballot set of one master. See rules D1 and D5 of
+//! `docs/PROTOCOL.md`.
 
 use redis::{Cmd, cmd};
 
@@ -62,9 +63,9 @@ pub(super) struct Set {
     pub(super) score: Vec<u8>,
 }
 
-/// Members that are not there are not made: only admission makes them.
+/// Missing members are not created, because only admission creates them.
 const ADMITTED: &[&[u8]] = &[b"XX", b"GT", b"CH"];
-/// They are made, because nothing admits the master.
+/// Missing members are created, because nothing admits the master.
 const OFF: &[&[u8]] = &[b"GT", b"CH"];
 
 impl Set {

@@ -326,8 +326,8 @@ mod tests {
         fn event(&self, _: usize, _: NodeEvent) {}
     }
 
-    /// A node that has sent an acquire over a connection on which no more can be sent, what was
-    /// answered to it, and why the connection ended.
+    /// Sends an acquire over a connection that accepts nothing more. Returns the answers, and why
+    /// the connection ended.
     async fn closed_after(said: &'static [u8]) -> (Vec<Answer>, Cause) {
         let setup = RedisSetup::new(Clock::paused(), LAST_WORDS);
         let node = RedisNode::new("redis://127.0.0.1:1", &setup).unwrap();

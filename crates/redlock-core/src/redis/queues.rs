@@ -1,4 +1,5 @@
-//! Shared queues: the scripts on them, how they are called, and what a server must allow.
+//! Shared queues: the scripts on them, how they are called, and what a server must allow. See rule
+//! W5 of `docs/PROTOCOL.md`.
 
 use redis::{Cmd, Value, cmd};
 
@@ -110,7 +111,7 @@ struct Failed {
     error: String,
 }
 
-/// Returns the failed commands. `None` if the reply is not that of a probe.
+/// Returns the failed commands. `None` if the reply does not answer a probe.
 fn failed(reply: &Value) -> Option<Vec<Failed>> {
     match reply {
         Value::Int(_) => Some(Vec::new()),
@@ -187,12 +188,9 @@ pub(super) fn lost_release(op: &Op, answer: &Answer) -> Option<String> {
     let Verdict::Unknown(Cause::ErrorReply(error)) = &answer.verdict else { return None };
     let releases = matches!(op.verb(), Verb::Release | Verb::Leave { .. } | Verb::Reserve { .. });
     let lower = error.to_ascii_lowercase();
-    let named = RELEASES_WITH.iter().find(|command| {
-        let command = command.to_ascii_lowercase();
-        lower.contains(&format!("'{command}'")) || lower.contains(&format!("'{command}sha'"))
-    });
-    // Some servers append the name of the script.
-    let error = error.split(" script: ").next().unwrap_or(error);
+    let named = RELEASES_WITH
+        .iter()
+        .find(|command| lower.contains(&format!("'{}'", command.to_ascii_lowercase())));
     match named {
         _ if !lacks_command(error) => None,
         Some(command) => Some(without(command, error)),
@@ -210,6 +208,7 @@ fn without(command: &str, error: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server_error::without_arguments;
     use crate::{QueueTicket, Reservation, Resource};
 
     #[test]
@@ -257,16 +256,26 @@ mod tests {
     #[test]
     fn a_right_that_a_release_needs_is_found_missing_in_any_answer() {
         let why = |op: &Op, error: &str| {
-            lost_release(op, &Answer::unknown(Cause::of_error_reply(error.into())))
+            let error = without_arguments(error).into();
+            lost_release(op, &Answer::unknown(Cause::of_error_reply(error)))
         };
         let (watch, release) = (Op::watch(*b"k"), Op::release(*b"k", crate::Token::random(None)));
-        for (command, name) in [("evalsha", "EVAL"), ("eval", "EVAL"), ("get", "GET")] {
+        for (command, name) in [("eval", "EVAL"), ("get", "GET")] {
             let error =
                 format!("NOPERM this user has no permissions to run the '{command}' command");
             assert!(why(&watch, &error).unwrap().contains(&format!("without {name} no lock")));
         }
         let in_script = "ERR The user executing the script can't run this command or subcommand";
         assert!(why(&release, in_script).is_some());
+        let newer = "ERR ACL failure in script: User default has no permissions to run the 'del' \
+                     command script: 6562975f, on @user_script:5.";
+        let said = why(&release, newer).unwrap();
+        assert!(
+            said.ends_with(
+                "'del' command: without DEL no lock can be released, so no lock is acquired"
+            ),
+            "{said}"
+        );
         for other in
             [in_script, "NOPERM no 'zadd'", "OOM full", "NOPERM No permissions to access a key"]
         {

@@ -30,7 +30,7 @@ pub struct Tls {
 
 type Source = Arc<dyn Fn() -> io::Result<Tls> + Send + Sync>;
 
-/// Why certificates or keys cannot be used.
+/// The reason why certificates or keys cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("TLS: {why}")]
 pub struct InvalidTls {

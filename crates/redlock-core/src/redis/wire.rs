@@ -1,4 +1,5 @@
-//! The traffic to a master: bytes to send, and requests without an answer.
+//! The traffic to a master: bytes to send, and requests without an answer. See rules C5 and C6 of
+//! `docs/PROTOCOL.md`.
 //!
 //! `admission` has requests about admission, `parts` those of several commands.
 
@@ -38,7 +39,7 @@ pub(super) struct Wire {
     in_flight: VecDeque<Pending>,
     /// The scripts that this connection has loaded.
     loaded: Loaded,
-    /// The server's own command for a release, if it has one that the user may run.
+    /// The server's native command for a release, if it has one and the user may run it.
     native: Option<Native>,
     /// Whether the server pushes changes of watched keys.
     tracks: bool,
@@ -367,8 +368,8 @@ impl Wire {
             self.native = None;
         }
         // The resent request follows requests submitted after it. That is safe if `may_repeat` is
-        // true, and rare, because only a master after `SCRIPT FLUSH` needs a text twice.
-        if (is_noscript(&reply) || is_denied)
+        // true, and rare: after `SCRIPT FLUSH`, and for the first call without a right to EVALSHA.
+        if (is_denied || self.is_refused(&reply))
             && form != Form::Text
             && self.may_repeat(&op)
             && let Some(text) = encode::by_text(&op, self.set.as_ref())
@@ -382,6 +383,12 @@ impl Wire {
             Ok(answer) => self.vote(&op, slot, answer),
             Err(Garbage) => Settled::Garbage(slot),
         }
+    }
+
+    /// Returns `true` if the server did not run a script by its digest.
+    fn is_refused(&mut self, reply: &Value) -> bool {
+        let Value::ServerError(error) = reply else { return false };
+        self.loaded.is_refused(&resp::message(error))
     }
 
     /// Marks the connection to the server `identity` as usable.
@@ -440,8 +447,4 @@ fn too_many() -> Cause {
 /// does the same.
 fn is_denied(reply: &Value) -> bool {
     matches!(reply, Value::ServerError(error) if resp::kind(error) == ServerError::Denied)
-}
-
-fn is_noscript(reply: &Value) -> bool {
-    matches!(reply, Value::ServerError(error) if resp::kind(error) == ServerError::NoScript)
 }

@@ -1,4 +1,4 @@
-//! Decides when a quarantine begins, and how long it is.
+//! Decides when a quarantine begins, and how long it is. See rule A8 of `docs/PROTOCOL.md`.
 //!
 //! The length follows from the masters' `max_ttl`, not the client's, unless none of their records
 //! may be current ([`longest_ttl`](Admission::longest_ttl)): a lock of the former incarnation may

@@ -1,5 +1,6 @@
 //! The score that all members get at admission. It is at least as large as every ballot that the
-//! master may have accepted before it lost its data and whose token was handed out.
+//! master may have accepted before it lost its data and whose token was handed out. See rule A14 of
+//! `docs/PROTOCOL.md`.
 //!
 //! A ballot that was handed out has q acceptors. The master itself was one, so q - 1 are among the
 //! N - 1 others, and any N - q + 1 of the others include one of them. Their scores are read after

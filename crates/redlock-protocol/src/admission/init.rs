@@ -1,5 +1,6 @@
 //! `init`: an operator asserts that no lock of a former incarnation is valid on any of these
-//! masters. From everything read so far, this file decides what is written to which master.
+//! masters. From everything read so far, this file decides what is written to which master. See
+//! rule A15 of `docs/PROTOCOL.md`.
 //!
 //! A client with a quarantine admits. With `again`, it takes over the ballots of clients without
 //! one. A client without a quarantine must pass `again`. It removes records and moves their ballots
@@ -72,6 +73,8 @@ pub struct InitPlan {
     /// The set for every master. `None` if the sets stay as they are, because not every master has
     /// answered.
     pub set: Option<RecordedSet>,
+    /// The masters that have not answered, for which no set is written.
+    pub unanswered: Vec<usize>,
 }
 
 /// Why nothing is written.
@@ -124,8 +127,9 @@ impl Admission {
         let is_mixed = answers.iter().any(Scored::shows_no_quarantine);
         self.notice_no_quarantine(answers);
         let refused = !options.again && (is_mixed || self.has_lost_data(&masters, ours));
-        let writes_set = self.has_quarantine && !refused && self.is_answered_by_all(answers);
-        let set = Some(set).filter(|_| writes_set);
+        let has_sets = self.has_quarantine && !refused;
+        let unanswered = if has_sets { self.unanswered(answers) } else { Vec::new() };
+        let set = Some(set).filter(|_| has_sets && unanswered.is_empty());
         let level = if refused { 0 } else { self.level(answers) };
         let (max_ttl, lower) = (self.max_ttl_for_all(options), options.lower);
         let due = answers.iter().zip(nonces).filter(|(Scored { master, .. }, _)| {
@@ -157,7 +161,7 @@ impl Admission {
         let writes =
             |(master, _): &(usize, AdmissionOp)| !self.has_quarantine || !self.votes(*master);
         let floor = orders.iter().any(writes).then_some(floor);
-        Ok(InitPlan { orders, refused, floor, max_ttl, lower, set })
+        Ok(InitPlan { orders, refused, floor, max_ttl, lower, set, unanswered })
     }
 
     /// Checks that every record was read. If the third master is unreachable, two masters that

@@ -1,6 +1,6 @@
 //! Admission: decides which masters vote, and how a master that lost its data comes to vote again.
 //! Pure: events and `now` come in, and one step comes back by value. There is no clock and no
-//! random source, and nothing to await.
+//! random source, and nothing to await. See section 9 of `docs/PROTOCOL.md`.
 //!
 //! # The states of a master, as one client sees it
 //!
@@ -337,7 +337,8 @@ impl Admission {
             Step::Nothing
         } else if now >= probe_at || (peer.doubt != Doubt::None && peer.stuck.is_none()) {
             Step::Probe
-        } else if !self.asked || self.is_out(master) || self.refuses(master) {
+        } else if !self.asked || self.is_out(master) || self.refuses(master) || self.is_elsewhere()
+        {
             Step::Wait(probe_at)
         } else if self.removes(master) {
             let (expect, until) = (facts.record.seen(), self.until(master, now));

@@ -1,5 +1,5 @@
 //! Decides whether a quarantine is over. There are two ways, so that no single machine's clock ends
-//! a quarantine early.
+//! a quarantine early. See rule A10 of `docs/PROTOCOL.md`.
 //!
 //! *Known*: this client has known the nonce for the whole length by its own clock, and the
 //! quarantine has ended by the master's TIME. The nonce was made after the loss, so a lock of the

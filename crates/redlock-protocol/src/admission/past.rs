@@ -1,4 +1,5 @@
-//! The earlier records of a master, and the conclusions from them.
+//! The earlier records of a master, and the conclusions from them. See rule A13 of
+//! `docs/PROTOCOL.md`.
 
 use redlock_core::admission::{Nonce, Record, RunId};
 

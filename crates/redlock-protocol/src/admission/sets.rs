@@ -1,24 +1,27 @@
-//! Compares the sets of masters in the records with the list of this client.
+//! Compares the sets of masters in the records with the list of this client. See section 10 of
+//! `docs/PROTOCOL.md`.
 //!
 //! A wrong list is the likeliest accident: two clients whose lists share too few masters both win.
 //! `init` writes into each record which set its master belongs to, and a client compares that with
 //! its own list. This is a safety net, not a proof. It only refuses requests that would be sent
 //! without it, so it cannot create two holders.
 //!
-//! | records | new locks |
-//! |---|---|
-//! | no set | as without this file |
-//! | one id, and the number of masters in the list | as without this file |
-//! | a number that differs by one, or one master with another id | requested, with a warning: a change may be under way ([`ListDoubt`]) |
-//! | a master without a set whose name is not in the set of the others, or several such names | requested, with a warning: it may be a former master or a stranger |
-//! | a number that differs by two or more | not requested from that master ([`Misfit::Size`]) |
-//! | two or more masters outside of the most common set | not requested from any master ([`Misfit::Split`]) |
+//! The rules S1 to S4 have the cases. A warning is a [`ListDoubt`]. A refusal is a
+//! [`Misfit::Size`] (one master) or a [`Misfit::Split`] (all masters). Such a master still votes in
+//! the sense of admission, because it kept its data.
 //!
-//! Such a master still votes in the sense of admission, because it kept its data. Held leases are
-//! extended and released as usual, and masters are admitted as usual. Only new locks are refused.
+//! The leases that this client holds are extended and released as usual. A lease that another
+//! process has acquired is extended by its token unless the list is too short for a set
+//! ([`Admission::is_too_short_for`]): the copies on the unlisted masters would expire, and others
+//! could acquire the lock there. With a longer list, a quorum of it is a majority of the masters of
+//! any shorter list.
 //!
-//! The length of the list is the number of its servers: duplicate addresses are not counted. Names
-//! refuse nothing, because one address has several spellings.
+//! A client takes no step of an admission while every voting master has a set of another size
+//! ([`Admission::is_elsewhere`]). Otherwise masters that it admits could outvote that set.
+//!
+//! The list includes addresses that were never connected, because each may be a separate server.
+//! Until the first connections are made, requests wait if duplicates among the others would make
+//! the list fit ([`Admission::awaits_duplicates`]).
 //!
 //! # Effects of each failure
 //!
@@ -30,7 +33,8 @@
 //!   master is probed every second, so the refusal ends at most one second after the last write.
 //!   After an interrupted `init`, only another one ends it.
 //! - *Another `init` writes at the same time*: both read back what they wrote. Two with the same
-//!   list agree on the smaller id. If the lists differ, at least one of the two fails.
+//!   list agree on the smaller id. If the lists differ, both may succeed, one after the other, and
+//!   the set of the later one stays. Otherwise at least one fails after some attempts.
 
 use redlock_core::admission::{Names, RecordedSet, SetChange, SetId};
 use redlock_core::{ListDoubt, Lists};
@@ -80,15 +84,54 @@ impl Admission {
         (self.outside() > CHANGING).then_some(Misfit::Split)
     }
 
+    /// Returns `true` if the set of this master has at least two masters more than the list. A lease
+    /// on the set would not be extended on a majority of its masters.
+    pub fn is_too_short_for(&self, master: usize) -> bool {
+        let limit = self.listed() + CHANGING;
+        self.set_of(master).is_some_and(|set| usize::from(set.size) > limit)
+    }
+
+    /// Returns `true` if masters vote, and each of them belongs to a set whose number does not fit
+    /// the list.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        let is_other = |master| self.misfit(master) == Some(Misfit::Size);
+        let mut voting = self.voting().peekable();
+        voting.peek().is_some() && voting.all(is_other)
+    }
+
     /// Returns why the list may be wrong although new locks are requested, and the first master
     /// that shows it. `names` are the masters as this client lists them.
     pub fn list_doubt(&self, names: &Names) -> Option<(usize, ListDoubt)> {
         let first = |shows: &dyn Fn(usize) -> bool| (0..self.peers.len()).find(|one| shows(*one));
-        let is_near = |master| self.set_of(master).is_some_and(|set| self.apart(set) == CHANGING);
+        let differs = |set| self.apart(set) == CHANGING && !self.may_equal(set);
+        let is_near = |master| self.set_of(master).is_some_and(differs);
         let odd = (self.outside() == CHANGING).then(|| first(&|master| self.is_outside(master)));
         let odd = odd.flatten().map(|master| (master, ListDoubt::OtherSet));
         let near = || first(&is_near).map(|master| (master, ListDoubt::Size));
         odd.or_else(near).or_else(|| Some((self.unnamed(names)?, ListDoubt::Names)))
+    }
+
+    /// Returns `true` if the list is too long for a recorded set, and would not be if addresses
+    /// that are still being connected were duplicates. Another list that is too long is refused.
+    pub fn awaits_duplicates(&self) -> bool {
+        let may_fit = |set: &RecordedSet| {
+            let limit = usize::from(set.size) + CHANGING;
+            self.listed() > limit && self.connected_at_least() <= limit
+        };
+        self.sets().any(may_fit)
+    }
+
+    /// Returns `true` if the list has as many masters as the set for some number of duplicates
+    /// among the addresses that are still being connected.
+    fn may_equal(&self, set: &RecordedSet) -> bool {
+        (self.connected_at_least()..=self.listed()).contains(&usize::from(set.size))
+    }
+
+    /// Returns the length of the list if all addresses that are still being connected are
+    /// duplicates.
+    fn connected_at_least(&self) -> usize {
+        let is_open = |master: &usize| self.is_connecting && self.twins.shown(*master).is_none();
+        self.listed() - (0..self.peers.len()).filter(is_open).count()
     }
 
     /// Returns the first master whose name is missing from the common set, if it has no set or if
@@ -152,14 +195,15 @@ impl Admission {
         Ok(RecordedSet { id: id.unwrap_or(listed.fresh), size, names })
     }
 
-    /// Returns `true` if every master of the list has answered. Otherwise `init` writes no set
-    /// anywhere.
-    pub(super) fn is_answered_by_all(&self, answers: &[Scored]) -> bool {
+    /// Returns the masters of the list that have not answered. If there are any, `init` writes no
+    /// set anywhere.
+    pub(super) fn unanswered(&self, answers: &[Scored]) -> Vec<usize> {
         let answered = |master| {
             let mut found = answers.iter().filter(|answer| answer.master == master);
             found.any(|answer| answer.facts.role == MasterKind::Master)
         };
-        (0..self.peers.len()).all(|master| self.is_duplicate(master) || answered(master))
+        let is_missing = |master: &usize| !self.is_duplicate(*master) && !answered(*master);
+        (0..self.peers.len()).filter(is_missing).collect()
     }
 
     /// Returns the write of a set into the record of this master.

@@ -1,5 +1,6 @@
 //! Decides whether the masters hold the `max_ttl` that an `init` has written, and whether that
-//! `init` continues if another `init` runs at the same time.
+//! `init` continues if another `init` runs at the same time. See rules A2 and A15 of
+//! `docs/PROTOCOL.md`.
 //!
 //! A script writes `max_ttl` only over the value it expects, and all values are read again after
 //! the last answer. So there was a moment at which all masters held the value that a call reports.
@@ -243,7 +244,7 @@ mod tests {
     fn a_batch_is_what_its_plan_says() {
         let plan = |refused| {
             let (orders, floor, lower, set) = (Vec::new(), None, false, None);
-            InitPlan { orders, refused, floor, max_ttl: WANTED, lower, set }
+            InitPlan { orders, refused, floor, max_ttl: WANTED, lower, set, unanswered: vec![] }
         };
         assert!(WritePass::new(&plan(true)).is_refused());
         let pass = WritePass::new(&plan(false));

@@ -1,4 +1,4 @@
-//! `Twins`: finds the addresses that lead to one server.
+//! `Twins`: finds the addresses that lead to one server. See rule A4 of `docs/PROTOCOL.md`.
 
 use redlock_core::admission::RunId;
 

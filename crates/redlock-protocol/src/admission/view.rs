@@ -6,21 +6,21 @@ use redlock_core::{Facts, Role, Unread};
 /// The kind of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MasterKind {
-    /// It takes writes.
+    /// The server accepts writes.
     Master,
-    /// It follows another server.
+    /// The server follows another one.
     Replica,
-    /// Another kind of server, such as a sentinel.
+    /// Another kind of server.
     NotMaster,
-    /// It reads its data from disk. A process only does so when it starts, so it has been loading
-    /// for its `uptime`.
+    /// The server reads its data from disk. A process only does so when it starts, so it has been
+    /// loading for its `uptime`.
     Loading {
         /// How long the process has been running.
         uptime: Millis,
     },
-    /// It is a node of a Redis Cluster.
+    /// The server is a node of a Redis Cluster.
     Cluster,
-    /// Its identity or its record cannot be read.
+    /// The server's identity or record cannot be read.
     Denied,
     /// The key of its record has the wrong type or a malformed field.
     BadRecord,
@@ -88,7 +88,7 @@ impl MasterKind {
                 Self::Loading { uptime: u64::try_from(uptime).unwrap_or(u64::MAX) }
             }
             (_, Role::Master) if facts.identity.is_none() => Self::Denied,
-            // Without a namespace, no record is read.
+            // Without a prefix, no record is read.
             (Err(Unread::NotAsked) | Ok(_), Role::Master) => Self::Master,
             (Err(Unread::WrongType | Unread::Malformed(_)), Role::Master) => Self::BadRecord,
             (Err(_), Role::Master) => Self::Denied,

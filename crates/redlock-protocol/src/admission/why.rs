@@ -1,4 +1,4 @@
-//! Why a master does not vote, and when it may vote again.
+//! Why a master does not vote, and when it may vote again. See rule A19 of `docs/PROTOCOL.md`.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use super::{Admission, MasterKind, MasterView, over};
 pub enum Why {
     /// There is no connection.
     Away,
-    /// It is the same server as this one.
+    /// The master is the same server as this one.
     TwinOf(usize),
-    /// It is reachable but does not vote. The first time is the shortest until this client, or a
-    /// new one, can admit it. The second is the longest if only short-lived clients come. A client
-    /// that has read the nonce earlier may admit it sooner.
+    /// The master is reachable but does not vote. The first time is the shortest until this client,
+    /// or a new one, can admit it. The second is the longest if only short-lived clients come. A
+    /// client that has read the nonce earlier may admit it sooner.
     NotAdmitted(NotAdmitted),
 }
 
@@ -48,6 +48,8 @@ impl Admission {
         let why = self.why_not(master, facts);
         let in_quarantine = self.peers[master].quarantine().is_some();
         let left = match why.is_ended_by_quarantine() {
+            // This client neither begins nor ends a quarantine.
+            true if self.is_elsewhere() => Left::default(),
             true if in_quarantine => self.left(master, now),
             true => self.left_from_begin(),
             false => Left::default(),
@@ -106,7 +108,7 @@ impl Admission {
 
     /// Returns why a master without an admission does not vote. Every admission leaves a floor, and
     /// a quarantine keeps it. If this master has no floor, a floor read from any other master shows
-    /// that the namespace is not new.
+    /// that the prefix is not new.
     fn why_unadmitted(&self, facts: &MasterView) -> WhyNot {
         let record = &facts.record;
         if record.admits(facts.identity) {
@@ -120,7 +122,7 @@ impl Admission {
         }
     }
 
-    /// Returns `true` if masters of this namespace were admitted earlier, by scripts other than
+    /// Returns `true` if masters of this prefix were admitted earlier, by scripts other than
     /// those with these nonces, as far as this client has ever read.
     pub(super) fn was_used_before(&self, ours: &[Nonce]) -> bool {
         let used = self.peers.iter().filter_map(|peer| peer.used);

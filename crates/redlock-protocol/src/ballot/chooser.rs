@@ -1,4 +1,4 @@
-//! `Chooser`: the next ballot for a member.
+//! `Chooser`: the next ballot for a member. See rule F2 of `docs/PROTOCOL.md`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! `BallotClock`: the number from which ballots are likely to be accepted.
+//! `BallotClock`: the number from which ballots are likely to be accepted. See rule F3 of
+//! `docs/PROTOCOL.md`.
 
 use std::time::Duration;
 

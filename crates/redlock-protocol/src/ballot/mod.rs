@@ -1,4 +1,5 @@
-//! Ballots: proposals, their acceptances, and when a token may be handed out.
+//! Ballots: proposals, their acceptances, and when a token may be handed out. See section 8 of
+//! `docs/PROTOCOL.md`.
 //!
 //! The fencing token of a lock is a number that the client proposes and that a quorum of masters
 //! accepts while it holds the key: see `redlock_core::ballot`. Any number is sound. A number larger

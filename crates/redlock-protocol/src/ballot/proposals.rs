@@ -1,4 +1,5 @@
-//! `Proposals`: the ballots of one attempt, and which masters accepted which.
+//! `Proposals`: the ballots of one attempt, and which masters accepted which. See rules F5 to F8 of
+//! `docs/PROTOCOL.md`.
 
 use redlock_core::{Ballot, Instant};
 

@@ -5,16 +5,16 @@ use std::time::Duration;
 use redlock_core::{Instant, Key, Label, Resource, Token};
 
 use super::ids::{RequestId, UseId};
-use super::table::Table;
-use crate::terms::{HoldOptions, Timing};
+use super::table::Named;
+use crate::terms::{HoldOptions, InvalidTiming, Limits, Timing};
 use crate::waiting::Ask;
 
 /// The callers that want a lock and have no answer yet.
-pub type Callers<R> = Table<RequestId, Caller<R>>;
+pub type Callers = Named<RequestId, Caller>;
 
-/// A caller that wants a lock, or a lease proved. `R` is the shell's way to answer it.
+/// A caller that wants a lock, or a lease proved.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Caller<R> {
+pub struct Caller {
     /// The resource.
     pub resource: Resource,
     /// The key of the resource.
@@ -33,8 +33,6 @@ pub struct Caller<R> {
     pub until: Option<Instant>,
     /// The token of a lease to take over in place of a new one.
     pub resume: Option<Token>,
-    /// The shell's way to answer.
-    pub reply: R,
     /// The use of the key. The default before the use was looked up.
     pub key_use: UseId,
     /// Whether an attempt is under way.
@@ -47,10 +45,21 @@ pub struct Caller<R> {
     pub ask: Ask,
 }
 
-impl<R> Caller<R> {
-    /// Its request has failed. No attempt is made for it from now on.
+impl Caller {
+    /// Records that the request of the caller has failed, so no further attempt is made for it.
     pub fn set_failed(&mut self) {
         (self.is_attempted, self.has_failed) = (true, true);
+    }
+
+    /// Begins an attempt: sets the length of its lease.
+    ///
+    /// # Errors
+    /// Returns why the TTL is not allowed.
+    pub fn prepare(&mut self, limits: &Limits, max_ttl: Duration) -> Result<(), InvalidTiming> {
+        let timing = limits.timing(self.ttl, max_ttl)?;
+        timing.check_margin(self.options.stop_margin)?;
+        (self.timing, self.is_attempted) = (timing, true);
+        Ok(())
     }
 
     /// Returns `true` if the caller wants one attempt, and does not wait. A caller whose wait ended

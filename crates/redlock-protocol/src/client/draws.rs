@@ -9,7 +9,7 @@ use super::ids::{LockId, WaitingId};
 use super::table::Id;
 
 /// The seed of a client.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Draws(u64);
 
 /// The entry that a choice is for.

@@ -141,9 +141,10 @@ struct Window {
     halved: Instant,
 }
 
-/// So few requests are not a burst, and their answers show how long masters take.
+/// The number of requests that are not yet a burst, so that their answers show how long masters
+/// take.
 const SIZE_MIN: usize = 128;
-/// With so many unanswered requests, the next one probably comes together with others.
+/// The number of unanswered requests from which the next one probably comes together with others.
 const BUSY_MIN: usize = 4;
 /// More at a time make nothing faster.
 const SIZE_MAX: usize = 1_024;

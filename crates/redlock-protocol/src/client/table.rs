@@ -1,4 +1,4 @@
-//! `Table`: entries under ids that are never used twice.
+//! `Table`: entries under ids that are never used twice. `Named`: entries under ids of another table.
 
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
@@ -212,6 +212,104 @@ impl<I: Id, T> Index<I> for Table<I, T> {
 
 #[expect(clippy::expect_used, reason = "the caller knows that the entry is there")]
 impl<I: Id, T> IndexMut<I> for Table<I, T> {
+    fn index_mut(&mut self, id: I) -> &mut T {
+        self.get_mut(id).expect("the entry was not removed")
+    }
+}
+
+/// Entries under ids that another table gave out.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Named<I, T> {
+    /// The entries, each with the version of its id.
+    places: Vec<Option<(u32, T)>>,
+    len: usize,
+    ids: PhantomData<I>,
+}
+
+impl<I, T> Default for Named<I, T> {
+    fn default() -> Self {
+        Self { places: Vec::new(), len: 0, ids: PhantomData }
+    }
+}
+
+impl<I: Id, T> Named<I, T> {
+    /// Adds an entry.
+    #[inline]
+    pub fn insert(&mut self, id: I, entry: T) {
+        let at = id.key().place as usize;
+        if self.places.len() <= at {
+            self.places.resize_with(at + 1, || None);
+        }
+        let former = self.places[at].replace((id.key().version, entry));
+        self.len += usize::from(former.is_none());
+    }
+
+    /// Removes an entry.
+    #[inline]
+    pub fn remove(&mut self, id: I) -> Option<T> {
+        let place = self.places.get_mut(id.key().place as usize)?;
+        let (_, entry) = place.take_if(|(version, _)| *version == id.key().version)?;
+        self.len -= 1;
+        Some(entry)
+    }
+
+    /// Removes all entries.
+    pub fn clear(&mut self) {
+        self.places.clear();
+        self.len = 0;
+    }
+
+    /// Returns the entry with this id, unless it was removed.
+    #[inline]
+    pub fn get(&self, id: I) -> Option<&T> {
+        let (version, entry) = self.places.get(id.key().place as usize)?.as_ref()?;
+        (*version == id.key().version).then_some(entry)
+    }
+
+    /// Returns the entry with this id for changes, unless it was removed.
+    #[inline]
+    pub fn get_mut(&mut self, id: I) -> Option<&mut T> {
+        let (version, entry) = self.places.get_mut(id.key().place as usize)?.as_mut()?;
+        (*version == id.key().version).then_some(entry)
+    }
+
+    /// Returns `true` if the entry was not removed.
+    #[inline]
+    pub fn contains(&self, id: I) -> bool {
+        self.get(id).is_some()
+    }
+
+    /// Returns the number of entries.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns `true` if there are no entries.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Returns the ids of all entries, in the order of their places.
+    pub fn ids(&self) -> impl Iterator<Item = I> {
+        let id = |(at, place): (u32, &Option<(u32, T)>)| {
+            let (version, _) = place.as_ref()?;
+            Some(I::new(Key { place: at, version: *version }))
+        };
+        (0..).zip(&self.places).filter_map(id)
+    }
+}
+
+#[expect(clippy::expect_used, reason = "the caller knows that the entry is there")]
+impl<I: Id, T> Index<I> for Named<I, T> {
+    type Output = T;
+
+    fn index(&self, id: I) -> &T {
+        self.get(id).expect("the entry was not removed")
+    }
+}
+
+#[expect(clippy::expect_used, reason = "the caller knows that the entry is there")]
+impl<I: Id, T> IndexMut<I> for Named<I, T> {
     fn index_mut(&mut self, id: I) -> &mut T {
         self.get_mut(id).expect("the entry was not removed")
     }

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use redlock_core::Instant;
@@ -52,20 +53,19 @@ pub enum Due {
     Report(u32),
     /// The caller that closes the handle does not wait any longer.
     Close,
-    /// Suppressed warnings are due.
-    Warnings,
 }
 
 /// Actions ordered by time, and by order of entry at the same time.
 ///
 /// Nearly every action is due after one of a few delays: a node timeout, a third of a TTL. Actions
-/// with the same delay are in one lane, which needs no sorting. The others are in a heap.
+/// with the same delay are in one lane, which needs no sorting. The others are in a heap. Only the
+/// order is compared and hashed, not the place of an action.
 #[derive(Clone, Debug)]
 pub struct Timers {
     lanes: [VecDeque<Entry>; LANES],
     heap: BinaryHeap<Reverse<Entry>>,
     entered: u64,
-    /// No entry is due before this.
+    /// No entry is due before this. It is [`NEVER`] without entries.
     soonest: Instant,
     /// With so many entries the stale ones are taken out.
     full: usize,
@@ -74,6 +74,8 @@ pub struct Timers {
 /// A client that is late by so much was not run.
 pub const IDLE_MIN: Duration = Duration::from_millis(500);
 
+/// No action is due.
+const NEVER: Instant = Instant::from_nanos(u64::MAX);
 /// The number of delays in use at one time: attempts and releases, keepers, requests in line.
 const LANES: usize = 4;
 /// Up to this many entries are never worth a search.
@@ -157,6 +159,10 @@ impl Timers {
             self.heap.retain(|Reverse(entry)| !is_stale(entry.due));
             self.full = FULL_MIN.max(self.len() * 2);
         }
+        // Which entry is next matters only when it is due.
+        let firsts = self.lanes.iter().filter_map(|lane| lane.front().map(|entry| entry.at));
+        let next = firsts.chain(self.heap.peek().map(|Reverse(entry)| entry.at)).min();
+        self.soonest = next.unwrap_or(NEVER);
     }
 
     fn len(&self) -> usize {
@@ -168,13 +174,18 @@ impl Timers {
         self.soonest.saturating_add(by) < now
     }
 
-    /// Returns when the next action is due.
-    pub fn next_at(&mut self) -> Option<Instant> {
-        // Once a turn: which entry that is matters only when it is due.
-        let firsts = self.lanes.iter().filter_map(|lane| lane.front().map(|entry| entry.at));
-        let next = firsts.chain(self.heap.peek().map(|Reverse(entry)| entry.at)).min();
-        self.soonest = next.unwrap_or_else(|| Instant::from_nanos(u64::MAX));
-        next
+    /// Returns when the next action is due: at the end of the last [`prune`](Self::prune), and before
+    /// that as soon as possible.
+    pub fn next_at(&self) -> Option<Instant> {
+        (self.soonest < NEVER).then_some(self.soonest)
+    }
+
+    /// All actions in order.
+    fn in_order(&self) -> impl Iterator<Item = (Instant, Due)> {
+        let heap = self.heap.iter().map(|Reverse(entry)| *entry);
+        let mut all: Vec<Entry> = self.lanes.iter().flatten().copied().chain(heap).collect();
+        all.sort_unstable();
+        all.into_iter().map(|entry| (entry.at, entry.due))
     }
 
     /// Removes all actions.
@@ -184,9 +195,30 @@ impl Timers {
     }
 }
 
+impl PartialEq for Timers {
+    fn eq(&self, other: &Self) -> bool {
+        self.soonest == other.soonest && self.in_order().eq(other.in_order())
+    }
+}
+
+impl Eq for Timers {}
+
+impl Hash for Timers {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.soonest.hash(state);
+        self.in_order().for_each(|action| action.hash(state));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Returns when the next action is due.
+    fn next_at(timers: &mut Timers) -> Option<Instant> {
+        timers.prune(|_| false);
+        timers.next_at()
+    }
 
     fn fired(timers: &mut Timers, now: u64) -> Vec<Due> {
         std::iter::from_fn(|| timers.pop(Instant::from_nanos(now))).collect()
@@ -199,10 +231,10 @@ mod tests {
             for at in order {
                 timers.enter(Instant::from_nanos(at), Due::Unacknowledged(at as usize));
             }
-            assert_eq!(timers.next_at(), Some(Instant::from_nanos(1)));
+            assert_eq!(next_at(&mut timers), Some(Instant::from_nanos(1)));
             assert_eq!(fired(&mut timers, 3), [1, 2, 3].map(Due::Unacknowledged), "{order:?}");
             assert_eq!(fired(&mut timers, 4), [Due::Unacknowledged(4)]);
-            assert_eq!(timers.next_at(), None);
+            assert_eq!(next_at(&mut timers), None);
         }
     }
 
@@ -223,6 +255,21 @@ mod tests {
         timers.prune(|due| due == Due::Start);
         assert_eq!(timers.next_at(), Some(Instant::from_nanos(6)));
     }
+
+    #[test]
+    fn actions_are_compared_by_time_and_not_by_place() {
+        let timers = |order: [u64; 3]| {
+            let mut timers = Timers::default();
+            for at in order {
+                timers.enter(Instant::from_nanos(at), Due::Master(at as usize));
+            }
+            next_at(&mut timers);
+            timers
+        };
+        assert_eq!(timers([1, 2, 3]), timers([3, 2, 1]));
+        assert_ne!(timers([1, 2, 3]), timers([1, 2, 4]));
+    }
+
     /// Entries that are due after one of a few delays need no sorting, in any order of the delays.
     #[test]
     fn delays_of_a_few_kinds_stand_in_lanes() {

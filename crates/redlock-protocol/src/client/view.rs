@@ -1,11 +1,13 @@
-//! `View` and `Points`: what questions and keys see of masters.
+//! `View`, `Points` and `Voters`: what questions, keys and locks see of masters.
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 use redlock_core::admission::{Millis, RecordedSet};
-use redlock_core::{Cause, Facts, Instant};
+use redlock_core::{Cause, Facts, Instant, Verdict};
 
 use crate::admission::{Incarnation, InitInputs, InitPlan, MasterView, NoPlan};
+use crate::ballot::chooser::Chooser;
 use crate::master_set::MasterSet;
 
 /// One master, at one instant.
@@ -66,4 +68,62 @@ pub trait Points: Debug {
 
     /// Returns `true` if fewer masters vote than a quorum because connected masters do not vote.
     fn lacks_votes(&self) -> bool;
+}
+
+/// What a request is for. The recorded sets of masters refuse only some of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// A new lock.
+    Acquire,
+    /// More time for a lease of another process, by its token.
+    Resume,
+    /// A lease of this process, a release, or a question.
+    Other,
+}
+
+/// The masters as voters, for a part that does not know how they are kept.
+pub trait Voters: Debug {
+    /// Returns the masters that vote.
+    fn voting(&self) -> MasterSet;
+
+    /// Returns the masters that vote and get requests for new locks.
+    fn open(&self) -> MasterSet;
+
+    /// Returns the masters that get no requests for this purpose, because their recorded sets do not
+    /// fit the list.
+    fn refused(&self, purpose: Purpose) -> MasterSet;
+
+    /// Returns the masters of `asked` that get a copy and do not vote. A master that is being
+    /// checked is not one of them, because its answer comes after the probe.
+    fn copies_only(&self, asked: MasterSet, purpose: Purpose) -> MasterSet;
+
+    /// Returns why the answer of `master` is not valid. If a required property is missing, that is
+    /// reported in place of a quarantine, because waiting does not fix it.
+    fn cause(&self, master: usize, now: Instant) -> Cause;
+
+    /// Returns why no request is sent to `master`. `None` if its node answers, which it also does
+    /// without a connection.
+    fn obstacle(&self, master: usize, purpose: Purpose, now: Instant) -> Option<Cause>;
+
+    /// Returns `true` if there is a connection to `master`.
+    fn is_up(&self, master: usize) -> bool;
+
+    /// Returns `true` if a late SET may still arrive over a previous connection to `master`.
+    fn lacks_barrier(&self, master: usize) -> bool;
+
+    /// Returns the longest usable TTL.
+    fn max_ttl(&self) -> Duration;
+
+    /// Returns the longest TTL that any client may have used, by the records read so far.
+    fn longest_ttl(&self) -> Duration;
+
+    /// Records the answer of `master` to an attempt.
+    fn answered(&mut self, master: usize, verdict: &Verdict);
+
+    /// Returns the ballots of this client. They know the clocks and floors that masters have shown.
+    fn ballots(&mut self) -> &mut Chooser;
+
+    /// Records whether a lease is held. Returns the masters for which the urgency of a new
+    /// connection has changed, each with the new one.
+    fn set_holding(&mut self, is_holding: bool) -> Vec<(usize, bool)>;
 }

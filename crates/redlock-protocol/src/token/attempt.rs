@@ -1,4 +1,5 @@
-//! `Attempt`: one token, requested from all masters in parallel, until the vote is won or lost.
+//! `Attempt`: one token, requested from all masters in parallel, until the vote is won or lost. See
+//! rules V1 to V6 of `docs/PROTOCOL.md`.
 
 use std::time::Duration;
 
@@ -36,8 +37,9 @@ pub struct Attempt {
     timing: Timing,
     options: HoldOptions,
     started: Instant,
-    /// When the vote was decided, or the start while it is open.
-    decided: Instant,
+    /// When the first votes decided. Votes of repeated requests do not change it: the pauses before
+    /// them depend on it.
+    decided: Option<Instant>,
     awaits_copies: bool,
     /// The masters that have received a request.
     asked: MasterSet,
@@ -118,7 +120,7 @@ impl Attempt {
             timing,
             options,
             started: now,
-            decided: now,
+            decided: None,
             awaits_copies: false,
             granted: MasterSet::EMPTY,
             fenced: None,
@@ -262,9 +264,16 @@ impl Attempt {
         }
     }
 
-    /// Ends the wait for votes after the node timeout: missing votes become *unknown*.
+    /// Returns the masters that have received a request and have not answered it.
+    pub fn pending(&self) -> MasterSet {
+        self.ledger.pending().intersection(self.asked)
+    }
+
+    /// Ends the wait for votes after the node timeout: missing votes become *unknown*. Masters that
+    /// were not queried yet have not timed out.
     pub fn time_out(&mut self, now: Instant) -> Step {
-        self.ledger.time_out(self.ledger.pending());
+        self.ledger.time_out(self.pending());
+        self.ledger.unasked(self.others());
         self.tally.close();
         if let Some(enters) = &mut self.enters {
             (enters.again, enters.is_due) = (0, false);
@@ -282,9 +291,7 @@ impl Attempt {
         if decision == Decision::Open {
             return Step::Wait;
         }
-        if !self.awaits_copies && self.ballots_until().is_none() {
-            self.decided = now;
-        }
+        self.decided.get_or_insert(now);
         match decision {
             Decision::Open => Step::Wait,
             // The votes on a resumed lease show who holds the key. Wait for all of them, because

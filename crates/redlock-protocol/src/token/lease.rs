@@ -1,4 +1,5 @@
-//! `HeldLease`: a token that a quorum of masters holds, until it is over.
+//! `HeldLease`: a token that a quorum of masters holds, until it is over. See rules H1 to H6 of
+//! `docs/PROTOCOL.md`.
 
 use std::time::Duration;
 

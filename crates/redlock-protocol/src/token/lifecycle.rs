@@ -38,7 +38,7 @@ pub enum Stage {
     Attempt(Attempt),
     /// A holder has it.
     Lease(HeldLease),
-    /// It is being released.
+    /// The token is being released.
     Release(Release),
     /// The token needs no more work.
     Over,
@@ -108,7 +108,7 @@ pub enum Event<'a> {
     GivenAway,
 
     // Events of a release.
-    /// Its requests have reached the front of the line.
+    /// The requests of the attempt have reached the front of the line.
     Turn,
     /// A caller requests the release again, because its runtime was dropped with the answer.
     ReturnedAgain,
@@ -146,7 +146,7 @@ pub enum Asked {
     Ballot(u32),
     /// Report the score.
     Score,
-    /// Extend the key. The number is that of the extension.
+    /// Extend the key, with the number of the extension.
     Extension(u32),
     /// Set the key again.
     Readd,
@@ -217,8 +217,8 @@ pub enum Step {
 pub struct Won {
     /// The ballot of its fencing token.
     pub proof: Option<Proof>,
-    /// How long the votes took. `None` unless each master received exactly one request.
-    pub fan_out: Option<Duration>,
+    /// How long the first vote of each master took.
+    pub fan_out: Duration,
 }
 
 /// A lost attempt.
@@ -230,7 +230,7 @@ pub struct Loss {
     pub refusal: Refusal,
     /// Each master's answer.
     pub answers: Vec<LastAnswer>,
-    /// How long the votes took. `None` unless refusals decided the vote.
+    /// How long the first vote of each master took. `None` unless refusals decided the vote.
     pub fan_out: Option<Duration>,
     /// The meeting point, if it was queried before the others and has not answered.
     pub silent_first: Option<usize>,
@@ -317,7 +317,7 @@ impl Lifecycle {
     /// Returns the masters whose first answer is missing, or, for a release, whose last answer is.
     pub fn pending(&self) -> MasterSet {
         match &self.stage {
-            Stage::Attempt(attempt) => attempt.ledger().pending(),
+            Stage::Attempt(attempt) => attempt.pending(),
             Stage::Lease(lease) => lease.ledger().pending(),
             Stage::Release(release) => release.pending(),
             Stage::Over => MasterSet::EMPTY,

@@ -1,4 +1,5 @@
-//! `Release`: a token being released, until every master that may hold it has acknowledged.
+//! `Release`: a token being released, until every master that may hold it has acknowledged. See
+//! rules R1 to R4 of `docs/PROTOCOL.md`.
 
 use std::time::Duration;
 

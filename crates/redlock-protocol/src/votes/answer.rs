@@ -1,4 +1,5 @@
-//! `Judged`: the answer of a master, with `Counts`: whether it is valid.
+//! `Judged`: the answer of a master, with `Counts`: whether it is valid. See rule V4 of
+//! `docs/PROTOCOL.md`.
 
 use std::borrow::Cow;
 
@@ -62,11 +63,11 @@ impl<'a> Judged<'a> {
 /// The information about a master in an answer to a ballot, or to a query for the score.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shown {
-    /// It has ballots, so its grants are valid.
+    /// The master has ballots, so its grants are valid.
     Ballots,
-    /// It no longer has the key.
+    /// The master no longer has the key.
     NoKey,
-    /// It has no ballots of ours, so it is not admitted.
+    /// The master has no ballots of ours, so it is not admitted.
     NoBallots,
     /// No evidence, so it is queried again.
     Nothing,

@@ -1,4 +1,5 @@
-//! `Ledger`: the state of one token on each master, as far as answers show it.
+//! `Ledger`: the state of one token on each master, as far as answers show it. See rule R1 of
+//! `docs/PROTOCOL.md`.
 
 use std::time::Duration;
 
@@ -72,6 +73,11 @@ impl LastAnswer {
     /// Records that no answer will arrive, for this cause.
     pub fn unknown(cause: Cause) -> Self {
         Self { verdict: Verdict::Unknown(cause), latency: None }
+    }
+
+    /// Records that the master received no request.
+    pub fn unasked() -> Self {
+        Self::unknown(Cause::NotSent("it was not queried".into()))
     }
 
     /// Returns `true` if the answer has not arrived.
@@ -278,6 +284,11 @@ impl Ledger {
         self.0.answers[master] = LastAnswer::of(judged, latency);
     }
 
+    /// Records that `masters` received no request.
+    pub fn unasked(&mut self, masters: MasterSet) {
+        masters.iter().for_each(|master| self.0.answers[master] = LastAnswer::unasked());
+    }
+
     /// Ends the wait for answers of `masters`. Earlier confirmations stay valid.
     pub fn time_out(&mut self, masters: MasterSet) {
         for master in masters.iter() {
@@ -314,6 +325,11 @@ impl Ledger {
     #[inline]
     pub fn valid_until(&self) -> Instant {
         self.0.holds.valid_until()
+    }
+
+    /// Returns the masters that hold the key now, as far as answers show it.
+    pub fn held_at(&self, now: Instant) -> MasterSet {
+        (0..self.masters()).filter(|master| self.hold_until(*master) > now).collect()
     }
 
     /// Returns the number of masters that hold the key now, as far as answers show it.

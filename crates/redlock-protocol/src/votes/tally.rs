@@ -1,4 +1,5 @@
-//! Decides the vote. Pure: no time, no input or output, nothing to await.
+//! Decides the vote. Pure: no time, no input or output, nothing to await. See rules V4 and V5 of
+//! `docs/PROTOCOL.md`.
 
 use redlock_core::Verdict;
 

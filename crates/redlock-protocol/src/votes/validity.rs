@@ -1,4 +1,5 @@
-//! Computes until when we hold the key. Pure: time is an argument.
+//! Computes until when we hold the key. Pure: time is an argument. See rules T3 to T5 of
+//! `docs/PROTOCOL.md`.
 
 use std::time::Duration;
 

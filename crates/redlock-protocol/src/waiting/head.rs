@@ -16,19 +16,19 @@ pub(super) enum Head {
     Idle,
     /// A caller of this process holds the key. The head queries M at this instant.
     AwaitingRelease { ask_at: Instant },
-    /// It makes an attempt. Meanwhile it may have been called.
+    /// An attempt is under way. In the meantime, the head may have been called.
     Attempting { ask: Ask, is_called: bool },
-    /// It has requested a place, but not the key.
+    /// The head has requested a place, but not the key.
     Queueing { at: usize },
-    /// It makes an attempt at this instant.
+    /// The head makes an attempt at this instant.
     Pausing { until: Instant, ask: Ask },
-    /// It watches the key at this instant. Until then other processes go first, or a holder without
-    /// knowledge of waiters may acquire the key again.
+    /// The head watches the key at this instant. Until then other processes go first, or a holder
+    /// without knowledge of waiters may acquire the key again.
     Aside { until: Instant },
-    /// It has queried the meeting point for the holder, and requests the key immediately if there
-    /// is none.
+    /// The head has queried the meeting point for the holder, and requests the key immediately if
+    /// there is none.
     Watching { at: usize, enters: bool },
-    /// It sleeps until this instant. The first in the queue watches the key during its sleep.
+    /// The head sleeps until this instant. The first in the queue watches the key during its sleep.
     Asleep { at: usize, until: Instant, ask: Ask },
 }
 

@@ -24,6 +24,8 @@ pub fn fresh_for(fan_out: Duration) -> Duration {
 pub struct Known {
     /// By the latest answer of M, others wait.
     pub others_wait: bool,
+    /// Others wait at other masters, or seem to.
+    pub wait_elsewhere: bool,
     /// M called this process, and has not answered it since.
     pub is_unanswered: bool,
     /// A caller of this process had the key previously, as far as is remembered, or had this lease.
@@ -55,11 +57,11 @@ impl Leaving {
     /// Chooses how a process with this knowledge releases a lease.
     pub fn of(known: Known) -> Self {
         let is_long = known.held_for.is_none_or(|held_for| held_for >= fresh_for(known.fan_out));
-        let is_due = known.others_wait || known.is_unanswered || is_long;
+        let is_due = known.others_wait || known.wait_elsewhere || known.is_unanswered || is_long;
         if is_due || known.was_held && !known.is_unwanted {
             return Self::Query {
                 reserves: known.others_wait,
-                presumes: is_long || known.others_wait,
+                presumes: is_long || known.others_wait || known.wait_elsewhere,
             };
         }
         Self::Plain

@@ -31,6 +31,10 @@ const AFTER_ANOTHER: [Duration; 3] =
     [Duration::from_millis(10), Duration::from_millis(5), Duration::from_millis(100)];
 /// The longest sleep of a waiter, including its random part.
 pub(super) const SLEEP_MAX: Duration = Duration::from_millis(1_250);
+/// How many fan-outs a process takes at most for the other masters after M has let it in, and the
+/// least time to assume. A key that stays at M for longer is a lease, or is left over.
+const ATTEMPT: u32 = 6;
+const ATTEMPT_MIN: Duration = Duration::from_millis(25);
 /// Redis keeps a key through the whole millisecond in which it expires.
 const BEHIND_EXPIRY: Duration = Duration::from_millis(2);
 
@@ -57,7 +61,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
 
     /// Handles a lost attempt of the head to which no quorum answered. The head has left the queue:
     /// no process calls it, and it calls no process. Its next attempts go to all masters without
-    /// the queue, and only a vote that is gained makes them earlier. The start of its wait is kept,
+    /// the queue, and only a gained vote makes them earlier. The start of its wait is kept,
     /// so that processes have their former order when a quorum votes again.
     pub(super) fn lost_without_quorum(
         &mut self,
@@ -104,7 +108,12 @@ impl<Id: Copy + Ord> Waiting<Id> {
         let again = again.mul_f64(0.75 + at.random / 2.0);
         let expires = ttl.map_or(again, |ttl| ttl.saturating_add(BEHIND_EXPIRY));
         let until = at.now.saturating_add(expires.min(again));
-        self.head = Head::Asleep { at: master, until, ask: Ask::All };
+        self.head = if std::mem::take(&mut self.is_tried) {
+            let is_left = self.seen.1.saturating_add(ATTEMPT_MIN.max(at.fan_out * ATTEMPT));
+            Head::Asleep { at: master, until: until.min(is_left.max(at.now)), ask: Ask::Called }
+        } else {
+            Head::Asleep { at: master, until, ask: Ask::All }
+        };
         Step::Wait
     }
 

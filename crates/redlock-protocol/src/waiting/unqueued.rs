@@ -30,7 +30,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
     ) -> Step<Id> {
         self.tries = retry::tries_of(pause, fan_out);
         self.watches_then = true;
-        self.stand_back(now.saturating_add(pause), now)
+        self.stand_back(now.saturating_add(pause))
     }
 
     /// Watches the key a moment after it has changed, because its holder may have acquired it again

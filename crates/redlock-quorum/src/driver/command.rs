@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_core::{Key, Mark, Resource, Token};
+use redlock_core::Mark;
 use redlock_protocol::marks::MarkAnswer;
 use redlock_protocol::master_set::MasterSet;
-use redlock_protocol::terms::Timing;
 
-use super::hold::held_lock::HeldLock;
+use super::held_lock::HeldLock;
 use super::observing::{Observation, ObservedReply};
 use super::reply::{Entered, Reply};
 use crate::error::{AcquireError, ExtendError, ReleaseError, Unreleased};
@@ -18,6 +17,7 @@ use crate::status::Status;
 use crate::votes::Votes;
 use redlock_protocol::client::callers::Caller;
 use redlock_protocol::client::ids::HoldId;
+use redlock_protocol::client::input::TokenRelease;
 
 pub(crate) type AcquireReply = Reply<Result<HeldLock, AcquireError>>;
 pub(crate) type ExtendReply = Reply<Result<(), ExtendError>>;
@@ -32,7 +32,7 @@ pub(crate) type CloseReply = Reply<Result<(), Unreleased>>;
 /// A request to the driver. A command that is dropped unanswered closes its reply.
 pub(crate) enum Command {
     /// A caller wants a lock, or a lease proved.
-    Acquire(Request),
+    Acquire(Caller, AcquireReply),
     /// The holder wants the lease to last longer.
     Extend { hold: HoldId, ttl: Duration, reply: ExtendReply },
     /// Start to extend the lease automatically.
@@ -44,7 +44,7 @@ pub(crate) enum Command {
     /// A caller has taken its lock, which the keeper waited for.
     Accepted { hold: HoldId },
     /// Release the key of a stored lease.
-    ReleaseLease(Box<LeaseRelease>),
+    ReleaseToken(Box<TokenRelease>, ReleaseReply),
     /// A caller that waits has gone away.
     Withdrawn { entry: Arc<dyn Entered> },
     /// Query who holds a resource.
@@ -79,16 +79,4 @@ pub(crate) struct MarkVotes {
     /// *Granted* if a voting master carried out the request.
     pub(crate) votes: Votes,
     pub(crate) answers: Vec<MarkAnswer>,
-}
-
-/// The request of one caller.
-pub(crate) type Request = Caller<AcquireReply>;
-
-/// The release of a lease of which only the token is known.
-pub(crate) struct LeaseRelease {
-    pub(crate) resource: Resource,
-    pub(crate) key: Key,
-    pub(crate) token: Token,
-    pub(crate) timing: Timing,
-    pub(crate) reply: ReleaseReply,
 }

@@ -34,7 +34,7 @@ impl Doorbell {
         }
     }
 
-    /// Whether the driver may sleep, because `is_idle` finds nothing to do.
+    /// Returns `true` if the driver may sleep, because `is_idle` finds nothing to do.
     ///
     /// First the driver marks itself as asleep, then it checks for work. A thread that leaves work
     /// writes the work first and then reads the mark, so one of the two always sees the other.

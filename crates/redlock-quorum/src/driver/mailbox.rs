@@ -108,13 +108,13 @@ impl Mailbox {
         self.doorbell.begin(waker);
     }
 
-    /// Whether commands were left since they were taken.
+    /// Returns `true` if commands were left since they were taken.
     #[inline]
     pub(super) fn has_commands(&self) -> bool {
         self.has_commands.load(Ordering::Acquire)
     }
 
-    /// Whether signals have come since they were taken.
+    /// Returns `true` if signals have come since they were taken.
     #[inline]
     pub(super) fn has_signals(&self) -> bool {
         self.has_signals.load(Ordering::Acquire)
@@ -137,13 +137,13 @@ impl Mailbox {
         self.links.swap(0, Ordering::SeqCst)
     }
 
-    /// Whether no command and no signal was left.
+    /// Returns `true` if no command and no signal was left.
     pub(super) fn is_empty(&self) -> bool {
         let letters = self.letters();
         letters.commands.is_empty() && letters.signals.is_empty()
     }
 
-    /// Whether there is nothing left to do, so that the driver may sleep.
+    /// Returns `true` if there is nothing left to do, so that the driver may sleep.
     pub(super) fn may_sleep(&self) -> bool {
         self.doorbell.may_sleep(|| self.links.load(Ordering::SeqCst) == 0 && self.is_empty())
     }

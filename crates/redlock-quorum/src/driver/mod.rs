@@ -1,30 +1,23 @@
-//! The driver: the only shell around the protocol. It sends, keeps time, and answers callers.
+//! The driver: the only shell around the client of `redlock-protocol`.
 //!
-//! It is a separate task. It reads commands and signals from the mailbox, passes each of them to its
-//! machine, and executes the resulting step. In reading order: `mailbox` (its input), `command`;
-//! `lock` (one token, its machine and its caller), `due`; `runtimes` (the runtime that runs it) and
-//! `task`; `acquire` (from a request to a lease, with its attempts and ballots), `hold` (extensions),
-//! `release`, `inspect`; `keys`, `masters` and `questions` (inputs of the parts, and their
-//! consequences), `nodes` (requests to masters), `close` (shutdown).
+//! It is a separate task. It reads commands and signals from the mailbox, passes each of them to
+//! the client, and carries the effects out. It has no rule of the protocol. In reading order:
+//! `mailbox` (its input), `command`; `entries` (callers and cells), `present` (clock, random
+//! source, cells), `effects` (the consequences), `nodes` (requests to masters), `observing`,
+//! `observe` (numbers and log); `runtimes` (the runtime that runs it), `slot` and `task`.
 
-mod acquire;
-mod close;
 pub(crate) mod command;
 mod doorbell;
-mod due;
-pub(crate) mod hold;
-mod inspect;
-mod keys;
-mod lock;
-mod locks;
-mod looks;
+mod effects;
+mod entries;
+pub(crate) mod held_lock;
 pub(crate) mod mailbox;
-mod masters;
 mod nodes;
 mod observe;
 pub(crate) mod observing;
-mod questions;
-mod release;
+mod present;
+#[cfg(feature = "recording")]
+pub mod recording;
 pub(crate) mod reply;
 pub(crate) mod runtimes;
 pub(crate) mod slot;
@@ -37,85 +30,55 @@ mod sync {
     pub(super) use futures_util::task::AtomicWaker;
 }
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use redlock_core::admission::Names;
-use redlock_core::{Answer, Clock, Instant, Node, Op, Vote};
-use redlock_protocol::client::callers::Callers;
-use redlock_protocol::client::table::Table;
+use redlock_core::{Clock, Instant, Node, NodeEvent};
+use redlock_protocol::client::Client;
+use redlock_protocol::client::effects::Effects;
+use redlock_protocol::client::ids::{HoldId, RequestId};
+use redlock_protocol::client::input::{Input, Inspect, Returned};
+use redlock_protocol::client::questions::About;
+use redlock_protocol::client::terms::Terms;
 
-use self::acquire::Start;
-use self::close::Closing;
-use self::command::{AcquireReply, Command, MarkRequest};
-use self::inspect::Inspecting;
-use self::locks::Locks;
+use self::command::{Command, MarkRequest};
+use self::entries::{Entries, Entry};
 use self::mailbox::{Mailbox, Signal, Signals};
 use self::nodes::Nodes;
 use self::observe::Observer;
-use self::observing::Observers;
-use self::questions::Askers;
+use self::observing::{Observers, Observing};
+use self::present::Present;
 use self::slot::Slot;
 use crate::counters::Counters;
-use crate::settings::Settings;
-use redlock_protocol::client::draws::Draws;
-use redlock_protocol::client::ids::Ticket;
-use redlock_protocol::client::key::Keys;
-use redlock_protocol::client::line::Line;
-use redlock_protocol::client::locks::unacknowledged::Unacknowledged;
-use redlock_protocol::client::masters::{Masters, News};
-use redlock_protocol::client::questions::{About, Questions};
-use redlock_protocol::client::timers::Timers;
-use redlock_protocol::master_set::MasterSet;
-use redlock_protocol::token::lifecycle::{Answered, Asked, Event};
-use redlock_protocol::votes::answer::{Counts, Judged};
+use crate::error::Unreleased;
+use crate::lost::Ended;
+use crate::settings::{Quarantine, Settings};
 
 /// The complete state of the driver. It outlives the task that works on it: if a runtime goes away,
 /// the next use of the handle continues it on another one.
-///
-/// Each table is bounded by the callers' requests and locks, by the line (1,000,000 entries), and
-/// by the releases that a master may leave unacknowledged (10,000).
 pub(crate) struct Driver {
     clock: Clock,
     mailbox: Arc<Mailbox>,
     slot: Weak<Slot>,
-    settings: Settings,
-    draws: Draws,
     nodes: Nodes,
-    masters: Masters,
-    requests: Callers<AcquireReply>,
-    locks: Locks,
-    line: Line,
-    keys: Keys,
+    client: Client,
+    #[cfg(feature = "recording")]
+    tapped: recording::Tapped,
+    entries: Entries,
     observers: Observers,
+    observer: Observer,
     /// The links, as bits, that write what they have before the others: a master that calls the
     /// next holder does so while the others are still written to.
     driven_first: u32,
-    /// How long a vote takes at present.
-    fan_out: Duration,
-    timers: Timers,
-    unacknowledged: Vec<Unacknowledged>,
-    observer: Observer,
-    start: Start,
-    questions: Questions,
-    askers: Askers,
-    closing: Option<Closing>,
     /// The last commands were several at a time.
     had_several: bool,
-    /// Extensions that wait for the first connections.
-    early: Vec<Command>,
     // Buffers that are used again.
     commands: Vec<Command>,
     signals: Signals,
-    news: Vec<News>,
-    /// Votes that are known without a request, until the present input is handled.
-    known: VecDeque<Vote>,
+    effects: Effects,
 }
-
-/// The assumed duration of a vote before one was measured.
-const FAN_OUT: Duration = Duration::from_micros(500);
 
 /// The parameters of a driver.
 pub(crate) struct Setup {
@@ -129,40 +92,34 @@ pub(crate) struct Setup {
 
 impl Driver {
     fn new(setup: Setup, mailbox: Arc<Mailbox>, slot: Weak<Slot>) -> Self {
-        let nodes = Nodes::new(setup.nodes, mailbox.clone());
-        let names = Names::new(nodes.names.iter().cloned());
-        let questions = questions::terms(&setup.settings, names.clone());
-        let masters = Masters::new(masters::terms(&setup.settings, names));
-        let draws = Draws::new(setup.seed);
-        let keys = keys::terms(&setup.settings, draws);
+        let Setup { clock, nodes, settings, seed, counters } = setup;
+        let nodes = Nodes::new(nodes, mailbox.clone());
+        let terms = Terms {
+            names: Names::new(nodes.names.iter().cloned()),
+            limits: settings.limits,
+            prefix: settings.prefix.to_vec(),
+            has_quarantine: settings.quarantine == Quarantine::On,
+            fencing: settings.fencing,
+            queue: settings.queue,
+            hand_over: settings.hand_over,
+            seed,
+        };
         Self {
-            driven_first: 0,
-            draws,
-            clock: setup.clock,
+            clock,
             mailbox,
             slot,
-            settings: setup.settings,
-            questions: Questions::new(questions),
-            askers: Askers::default(),
-            unacknowledged: (0..masters.len()).map(Unacknowledged::new).collect(),
-            observer: Observer::new(setup.counters, nodes.names.clone()),
-            nodes,
-            masters,
-            requests: Table::default(),
-            locks: Locks::default(),
-            line: Line::default(),
-            keys: Keys::new(keys),
+            #[cfg(feature = "recording")]
+            tapped: recording::Tapped::new(&terms),
+            client: Client::new(terms),
+            entries: Entries::default(),
             observers: Observers::default(),
-            fan_out: FAN_OUT,
-            timers: Timers::default(),
-            start: Start::Parked,
-            closing: None,
+            observer: Observer::new(counters, nodes.names.clone()),
+            nodes,
+            driven_first: 0,
             had_several: false,
-            early: Vec::new(),
             commands: Vec::new(),
             signals: Signals::default(),
-            news: Vec::new(),
-            known: VecDeque::new(),
+            effects: Effects::default(),
         }
     }
 
@@ -175,50 +132,62 @@ impl Driver {
     ///
     /// Replies received before `seen` are read in this turn, so timers fire only up to `seen`.
     fn turn(&mut self, waker: &Waker, seen: Instant) -> Poll<()> {
-        self.mailbox.begin(waker);
-        self.observer.begin();
+        self.begin(waker);
         self.read_commands();
         self.read_signals();
         // Only what the links write in this turn leaves the line: its node timeout runs from here.
-        self.advance_line();
         self.drive_links();
         self.read_commands();
         self.read_signals();
-        self.fire_timers(seen);
+        self.handle(Input::Alarms { seen });
+        self.observer.report_suppressed(seen);
         self.nodes.hand_over();
-        self.publish_numbers();
-        if self.is_closed() {
+        self.observer.publish(&self.client);
+        if self.client.is_closed(self.clock.now()) {
             return Poll::Ready(());
         }
-        if self.may_send() || !self.mailbox.may_sleep() {
+        if self.effects.wants_turn || !self.mailbox.may_sleep() {
             waker.wake_by_ref();
         }
         Poll::Pending
+    }
+
+    /// A turn begins, or work without one.
+    fn begin(&mut self, waker: &Waker) {
+        self.mailbox.begin(waker);
+        self.effects.is_traced = observe::is_traced();
     }
 
     /// Returns `true` if callers come several at a time. Requests in flight show that as well: if
     /// each caller wakes the driver before the next one runs, commands come one by one, however
     /// many there are.
     fn is_busy(&self) -> bool {
-        self.had_several || self.line.is_busy()
+        self.had_several || self.client.is_busy()
     }
 
-    /// Whether a lease is valid, by the latest answers.
+    /// Returns `true` if a lease is valid, by the latest answers.
     fn holds(&self) -> bool {
-        self.locks.valid_leases() > 0
+        self.client.locks().valid_leases() > 0
     }
 
-    /// Leaves a runtime that is going away, after doing everything that needs no waiting. Requested
-    /// releases are handed to the sockets, which write as much as they can without waiting.
-    fn leave(&mut self) {
-        self.mailbox.begin(Waker::noop());
-        self.observer.begin();
-        self.read_commands();
-        if self.start == Start::Done {
-            self.advance_line();
-            self.drive_links();
-        }
-        self.park();
+    /// Returns when the driver has something to do, if nothing comes in before.
+    fn next_due(&self) -> Option<Instant> {
+        [self.client.next_due(), self.observer.due()].into_iter().flatten().min()
+    }
+
+    /// Passes an input to the client, and carries out the effects.
+    fn handle(&mut self, input: Input<'_>) {
+        self.handle_at(input, None);
+    }
+
+    /// The same for inputs that were read from a clock that was read once for all of them.
+    fn handle_at(&mut self, input: Input<'_>, now: Option<Instant>) {
+        let present = &mut Present { clock: &self.clock, now, entries: &self.entries };
+        #[cfg(not(feature = "recording"))]
+        self.client.handle(input, present, &mut self.effects);
+        #[cfg(feature = "recording")]
+        self.tapped.handle(&mut self.client, input, present, &mut self.effects);
+        self.carry_out();
     }
 
     fn read_commands(&mut self) {
@@ -230,52 +199,91 @@ impl Driver {
         if !commands.is_empty() {
             self.had_several = commands.len() > 1;
             // Read once for all of them, after the last one.
-            let now = self.now();
+            let now = Some(self.clock.now());
             for command in commands.drain(..) {
-                self.command(command, now);
-                self.settle();
+                let input = self.input(command);
+                self.handle_at(input, now);
             }
         }
         self.commands = commands;
     }
 
-    fn command(&mut self, command: Command, now: Instant) {
+    /// Enters the caller of a command, and returns what the client learns of it.
+    fn input(&mut self, command: Command) -> Input<'static> {
+        let entries = &mut self.entries;
+        let inspect =
+            |about, node_timeout, masters| Inspect { about, node_timeout, masters }.into();
         match command {
-            Command::Extend { .. } | Command::Report(_) if self.start != Start::Done => {
-                self.early.push(command);
+            Command::Acquire(caller, reply) => {
+                let asked_at = caller.asked_at;
+                let id = entries.enter_with(|id| {
+                    reply.enter(id);
+                    Entry::Asks(reply, asked_at)
+                });
+                Input::Acquire(id, caller)
             }
-            Command::Init(options, reply) => self.init(options, reply, now),
-            Command::Report(reply) => self.report(reply, now),
-            Command::Acquire(request) => self.request(request, now),
-            Command::Extend { hold, ttl, reply } => self.extend(hold, ttl, reply, now),
-            Command::Release { hold, reply } => self.release(hold, reply, now),
-            Command::Keep { hold } => self.holder_wants(hold, Event::Kept, now),
-            Command::Forget { hold } => self.holder_wants(hold, Event::GivenAway, now),
-            Command::Accepted { hold } => {
-                if let Some(id) = self.locks.held_by(hold) {
-                    self.locks.schedule(id, &mut self.timers);
-                }
+            Command::Extend { hold, ttl, reply } => {
+                Input::Extend(hold, ttl, entries.enter(Entry::Extends(reply)))
             }
-            Command::ReleaseLease(lease) => self.release_lease(*lease, now),
-            Command::Status { key, node_timeout, reply } => {
-                let (about, all) = (About::Status(key.into()), self.masters.all());
-                self.inspect(about, all, node_timeout, Inspecting::Status(reply));
+            Command::Keep { hold } => Input::Keep(hold),
+            Command::Release { hold, reply } => {
+                let reply = reply.map(|reply| entries.enter(Entry::Releases(reply)));
+                Input::Returned(self.returned(hold, reply))
             }
-            Command::Waiters { queue, node_timeout, reply } => {
-                let (about, all) = (About::Waiters(queue.into(), 0), self.masters.all());
-                self.inspect(about, all, node_timeout, Inspecting::Waiters(reply));
+            Command::Forget { hold } => Input::Forget(hold),
+            Command::Accepted { hold } => Input::Accepted(hold),
+            Command::ReleaseToken(token, reply) => {
+                Input::ReleaseToken(token, entries.enter(Entry::Releases(reply)))
             }
-            Command::Mark(request, reply) => {
-                let MarkRequest { key, node_timeout, raise, masters } = request;
-                let about = About::Mark(key.into(), raise, Vec::new());
-                self.inspect(about, masters, node_timeout, Inspecting::Mark(reply));
-            }
-            Command::Observe(wanted, reply) => self.observe(wanted, reply, now),
             Command::Withdrawn { entry } => {
-                self.with_keys(now, |keys, cx| keys.withdrawn(entry.get(), cx));
+                let id = entry.get();
+                entries.withdrawn(id);
+                Input::Withdrawn(id)
             }
-            Command::Close { within, reply } => self.close(within, reply),
+            Command::Status { key, node_timeout, reply } => Input::Inspect(
+                inspect(About::Status(key.into()), node_timeout, None),
+                entries.enter(Entry::Status(reply)),
+            ),
+            Command::Waiters { queue, node_timeout, reply } => Input::Inspect(
+                inspect(About::Waiters(queue.into(), 0), node_timeout, None),
+                entries.enter(Entry::Waiters(reply)),
+            ),
+            Command::Mark(MarkRequest { key, node_timeout, raise, masters }, reply) => {
+                let about = About::Mark(key.into(), raise, Vec::new());
+                Input::Inspect(
+                    inspect(about, node_timeout, Some(masters)),
+                    entries.enter(Entry::Mark(reply)),
+                )
+            }
+            Command::Observe(wanted, reply) => {
+                let (node_timeout, is_look) = (wanted.node_timeout, wanted.is_look);
+                let key = wanted.key.clone().into();
+                let observing = Observing::new(wanted.key, reply);
+                let reply = entries.enter(Entry::Observes(observing.into()));
+                Input::Observe { key, node_timeout, is_look, reply }
+            }
+            Command::Init(options, reply) => {
+                Input::Init(options.order(), entries.enter(Entry::Inits(reply)))
+            }
+            Command::Report(reply) => Input::Report(entries.enter(Entry::Reports(reply))),
+            Command::Close { within, reply } => {
+                self.observers.clear();
+                Input::Close(within, entries.enter_closing(reply))
+            }
         }
+    }
+
+    /// The cell of a returned lock shows how its lease ended, and whether its token is known.
+    fn returned(&self, hold: HoldId, reply: Option<RequestId>) -> Returned {
+        let locks = self.client.locks();
+        let lock = locks.held_by(hold).and_then(|id| locks.get(id));
+        let cell = lock.and_then(|lock| self.entries.cell(lock.holder()?));
+        let lost = match cell.and_then(|cell| cell.ended()) {
+            Some(Ended::Lost(lost)) => Some(lost.reason),
+            _ => None,
+        };
+        let is_token_known = cell.is_some_and(|cell| cell.is_token_known());
+        Returned { hold, lost, is_token_known, reply }
     }
 
     /// Called after each link and usually finds nothing, so the slow path is a separate function.
@@ -294,14 +302,13 @@ impl Driver {
         for signal in signals.order.drain(..) {
             match signal {
                 Signal::Votes(count) => {
-                    for vote in votes.by_ref().take(count) {
-                        self.vote(vote);
-                        self.settle();
-                    }
+                    votes.by_ref().take(count).for_each(|vote| self.handle(Input::Vote(vote)));
                 }
                 Signal::Event(master, event) => {
-                    self.event(master, *event);
-                    self.settle();
+                    if let NodeEvent::KeyChanged(key) = &*event {
+                        self.observers.key_changed(key);
+                    }
+                    self.handle(Input::Event(master, *event));
                 }
             }
         }
@@ -309,84 +316,80 @@ impl Driver {
         self.signals = signals;
     }
 
-    /// Sends the same request to each of `masters`, also to masters that do not vote, together with
-    /// all other requests of this turn. Masters that cannot hold a key of ours receive nothing.
-    /// Their votes are known, and are handled after the present input.
-    fn send(&mut self, op: &Op, masters: MasterSet, ticket: Ticket, now: Instant) {
-        // A held lease is extended and released whatever the recorded sets are.
-        let is_attempt = matches!(ticket, Ticket::Attempt(_));
-        let open = if is_attempt { self.masters.open() } else { self.masters.voting() };
-        let packed = ticket.pack();
-        for master in masters.iter() {
-            if !open.contains(master)
-                && let Some(cause) = self.masters.obstacle(master, is_attempt, now)
-            {
-                self.known.push_back(Vote::new(master, packed, now, Answer::unsent(cause)));
-                continue;
-            }
-            self.nodes.submit(master, op, packed, now);
-        }
-    }
-
-    /// Counts the votes that are known without a request. It ends each input, so that no machine
-    /// is entered while it waits for another.
-    #[inline]
-    fn settle(&mut self) {
-        while let Some(vote) = self.known.pop_front() {
-            self.vote(&vote);
-        }
-    }
-
-    fn vote(&mut self, vote: &Vote) {
-        let now = vote.read_at.unwrap_or_else(|| self.now());
-        let ticket = Ticket::unpack(vote.ticket);
-        if let Ticket::Admission(asker) = ticket {
-            return self.admission_vote(asker, vote, now);
-        }
-        let counts = self.masters.counts(vote, now);
-        self.observer.counters.vote(vote.master, &counts.apply(&vote.answer.verdict));
-        self.say_vote(vote, now);
-        if counts == Counts::Yes {
-            self.learn_score(vote);
-        }
-        let judged = Judged { answer: &vote.answer, counts: &counts };
-        let of = |asked| Answered::of(asked, vote, judged);
-        match ticket {
-            Ticket::Admission(_) => {}
-            Ticket::Attempt(lock) => self.attempt_vote(lock, vote, &counts, now),
-            Ticket::Ballot(lock, number) => self.answered(lock, of(Asked::Ballot(number)), now),
-            Ticket::Score(lock) => self.answered(lock, of(Asked::Score), now),
-            Ticket::Extension(lock, number) => {
-                self.extension_vote(lock, number, vote, judged, now);
-            }
-            Ticket::Readd(lock) => self.answered(lock, of(Asked::Readd), now),
-            Ticket::Release(lock) => self.release_vote(lock, vote, judged, now),
-            Ticket::Inspection(id) => self.inspection_vote(id, vote, &counts, now),
-            Ticket::Watch(waiting, number) => {
-                self.with_keys(now, |keys, cx| keys.watched((waiting, number), vote, cx));
-            }
-            Ticket::Place(waiting, number) => {
-                self.with_keys(now, |keys, cx| keys.placed((waiting, number), vote, cx));
-            }
-            Ticket::Exit(lock) => self.left_queue(lock, vote, now),
-        }
-    }
-
-    /// Polls only the woken links. The votes read by each link are processed before the next, so
-    /// that a caller is woken as soon as its deciding reply has arrived.
+    /// Moves the line, and polls only the woken links. The votes read by each link are processed
+    /// before the next, so that a caller is woken as soon as its deciding reply has arrived.
     fn drive_links(&mut self) {
+        self.handle(Input::Turn);
         self.nodes.hand_over();
         let woken = self.mailbox.take_links();
         let first = std::mem::take(&mut self.driven_first);
         for links in [woken & first, woken & !first] {
-            for master in (0..self.masters.len()).filter(|master| links & 1 << master != 0) {
+            for master in (0..self.nodes.len()).filter(|master| links & 1 << master != 0) {
                 self.nodes.drive(master);
                 self.read_signals();
             }
         }
     }
 
-    fn now(&self) -> Instant {
-        self.clock.now()
+    /// Opens the links, and continues the work that the previous runtime left.
+    fn connect(&mut self) {
+        self.nodes.connect();
+        self.handle(Input::Connect);
+    }
+
+    /// Closes the connections. Every unanswered request becomes *unknown*.
+    fn disconnect(&mut self) {
+        self.nodes.disconnect();
+        self.handle(Input::Disconnect);
+    }
+
+    /// Leaves a runtime that is going away, after doing everything that needs no waiting. Requested
+    /// releases are handed to the sockets, which write as much as they can without waiting.
+    fn leave(&mut self) {
+        self.begin(Waker::noop());
+        self.read_commands();
+        self.drive_links();
+        self.park();
+    }
+
+    /// Records that no task works on the driver from here on. Callers that wait for answers retry
+    /// on their own runtime, and releases and leases wait for the next task.
+    fn park(&mut self) {
+        self.read_commands();
+        self.read_signals();
+        self.handle(Input::Dismiss);
+        self.entries.dismiss();
+        self.observers.clear();
+        self.disconnect();
+        self.read_signals();
+        self.handle(Input::Park);
+        self.observer.publish(&self.client);
+    }
+
+    /// Starts no new work, and waits for nothing.
+    fn close(&mut self) {
+        self.handle(Input::Close(Duration::ZERO, None));
+    }
+
+    /// Reports the keys left on masters to callers that wait for the end, now or later. The
+    /// connections are closed, and their signals are no longer read.
+    fn finish(&mut self) -> Result<(), Unreleased> {
+        self.observer.all_down();
+        let remains = self.client.remains(self.clock.now());
+        let outcome = Unreleased::of(remains, &self.nodes.names).into_result();
+        self.entries.closed(&outcome);
+        self.mailbox.close();
+        outcome
+    }
+
+    /// Handles a panic of the driver's task, after which no part of the client can be trusted: only
+    /// the keys that are left on masters are read from it.
+    fn panicked(&mut self) -> Result<(), Unreleased> {
+        self.nodes.disconnect();
+        let now = self.clock.now();
+        for cell in self.entries.panicked() {
+            self.observer.lost(&cell, now);
+        }
+        self.finish()
     }
 }

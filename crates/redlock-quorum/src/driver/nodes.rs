@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use futures_util::future::BoxFuture;
-use redlock_core::admission::{AdmissionOp, Identity};
+use redlock_core::admission::Identity;
 use redlock_core::{Events, Instant, Node, Op, VoteSlot};
-use redlock_protocol::client::ids::{Asker, Ticket};
 
 use super::mailbox::Mailbox;
 
@@ -62,16 +61,15 @@ impl Nodes {
         }
     }
 
-    /// Has the request handed to `master`, together with all others of this turn.
+    /// Queues the request for `master`, which gets it together with all others of this turn.
     #[inline]
     pub(super) fn submit(&mut self, master: usize, op: &Op, ticket: u128, now: Instant) {
         let slot = VoteSlot::new(self.mailbox.clone(), master, ticket, now);
         self.ports[master].outbox.push((op.clone(), slot));
     }
 
-    /// Has a request about its admission handed to `master`.
-    pub(super) fn ask(&mut self, master: usize, op: AdmissionOp, asker: Asker, now: Instant) {
-        self.submit(master, &Op::admission(op), Ticket::Admission(asker).pack(), now);
+    pub(super) fn len(&self) -> usize {
+        self.nodes.len()
     }
 
     /// Hands the collected requests to the nodes. A node wakes its connection, or answers

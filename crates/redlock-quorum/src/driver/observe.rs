@@ -4,40 +4,29 @@
 //! handle. It may also panic, which costs only the line. `docs/OBSERVABILITY.md` has the words and
 //! the fields.
 
-mod steps;
-
 use std::mem::{Discriminant, discriminant};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_core::{Cause, Instant, ListWarning, Token, Verdict};
-use redlock_protocol::client::key::Claim;
+use redlock_core::{Cause, Instant, Resource};
+use redlock_protocol::client::Client;
+use redlock_protocol::client::counts::Count;
+use redlock_protocol::client::effects::{Said, Trace, Traced, What};
 use redlock_protocol::client::masters::Weakness;
-use redlock_protocol::client::table::Id;
-use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::throttle::Throttle;
 use redlock_protocol::token::attempt::Defeat;
-use redlock_protocol::token::lease::HeldLease;
 use tracing::{Level, debug, info, trace, warn};
 
-use super::Driver;
-use super::command::Request;
-use super::lock::{Caller, Lock};
 use crate::counters::Counters;
-use crate::lost::{Lost, LostReason};
-use redlock_protocol::client::ids::LockId;
-use redlock_protocol::client::timers::Due;
+use crate::hold::HoldCell;
+use crate::lost::{Ended, LostReason};
 
 /// The numbers, and which warnings were reported a moment ago.
 pub(super) struct Observer {
     pub(super) counters: Arc<Counters>,
     names: Arc<[Arc<str>]>,
     warnings: Throttle<Warning>,
-    /// When suppressed warnings are reported.
-    scheduled: Option<Instant>,
-    /// Whether each step is traced. Checked once per turn, because a lock has about 15 steps.
-    is_traced: bool,
 }
 
 /// A cause that is logged once a second, for each master or reason.
@@ -52,13 +41,13 @@ enum Warning {
     Lost(LostReason),
 }
 
-/// A key has a longer expiry than this namespace allows: some client has another `max_ttl`, and a
+/// A key has a longer expiry than this prefix allows: some client has another `max_ttl`, and a
 /// quarantine may end before its lock does.
-pub(super) const LIVES_TOO_LONG: &str =
+const LIVES_TOO_LONG: &str =
     "found a lock that outlives max_ttl; its client uses a different max_ttl";
 
 /// Returns the text about a weakness of a server.
-pub(super) fn weakness(weakness: Weakness) -> &'static str {
+fn weakness(weakness: Weakness) -> &'static str {
     match weakness {
         Weakness::FloorByClock => {
             "could not read ballots from enough admitted masters; this master's fencing tokens \
@@ -75,124 +64,133 @@ pub(super) fn weakness(weakness: Weakness) -> &'static str {
     }
 }
 
-/// A name of an entry for the log.
-pub(super) fn number(id: impl Id) -> u64 {
-    id.number()
-}
-
 /// Writes a line. A subscriber that panics ends no lease.
 fn log(write: impl FnOnce()) {
     // The closure only reads what it borrows.
     let _ = catch_unwind(AssertUnwindSafe(write));
 }
 
-/// Whether anyone wants to see each step.
-fn is_traced() -> bool {
+/// Returns `true` if anyone wants to see each step. Checked once per turn, because a lock has about
+/// 15 steps.
+pub(super) fn is_traced() -> bool {
     catch_unwind(|| tracing::enabled!(Level::TRACE)).unwrap_or(false)
 }
 
 impl Observer {
     pub(super) fn new(counters: Arc<Counters>, names: Arc<[Arc<str>]>) -> Self {
-        Self { counters, names, warnings: Throttle::default(), scheduled: None, is_traced: false }
+        Self { counters, names, warnings: Throttle::default() }
     }
 
-    /// Returns `true` if each step is shown.
+    /// Publishes counted events.
     #[inline]
-    pub(super) fn is_traced(&self) -> bool {
-        self.is_traced
+    pub(super) fn count(&self, counts: &mut Vec<Count>) {
+        counts.drain(..).for_each(|count| self.counters.count(count));
     }
 
-    /// A turn begins.
-    pub(super) fn begin(&mut self) {
-        self.is_traced = is_traced();
+    /// Publishes the gauges at the end of a turn.
+    pub(super) fn publish(&self, client: &Client) {
+        let locks = client.locks();
+        self.counters.held.set(locks.valid_leases());
+        self.counters.waiting.set(client.waiting());
+        for (master, unacknowledged) in locks.unacknowledged().iter().enumerate() {
+            self.counters.unacknowledged(master, unacknowledged.len());
+        }
     }
 
-    /// There is a connection to `master`.
-    pub(super) fn up(&self, master: usize) {
-        self.counters.up(master);
-        log(|| info!(node = %self.names[master], "master up"));
+    /// All connections are closed for good.
+    pub(super) fn all_down(&self) {
+        (0..self.names.len()).for_each(|master| self.counters.down(master));
     }
 
-    /// A connection is down. `is_news` is false if it was already down for this reason.
-    pub(super) fn down(&mut self, master: usize, cause: &Cause, is_news: bool, now: Instant) {
+    /// Logs an event of a master.
+    pub(super) fn say(&mut self, said: Said, now: Instant) {
+        match said {
+            Said::Up(master) => {
+                self.counters.up(master);
+                log(|| info!(node = %self.names[master], "master up"));
+            }
+            Said::Down(master, cause, is_news) => self.down(master, &cause, is_news, now),
+            Said::Counting(master) => {
+                log(|| debug!(node = %self.names[master], "master votes"));
+            }
+            Said::NotCounting(master, cause) => {
+                let Some(suppressed) = self.admit(Warning::NotCounting(master), now) else {
+                    return;
+                };
+                let node = &self.names[master];
+                log(|| warn!(%node, %cause, suppressed, "master does not vote"));
+            }
+            Said::Weak(master, weak) => self.weakness(master, weakness(weak), now),
+            Said::LivesTooLong(master) => self.weakness(master, LIVES_TOO_LONG, now),
+            Said::NoQueue(master, why) => {
+                let Some(suppressed) = self.admit(Warning::NoQueue(master), now) else { return };
+                log(|| {
+                    warn!(
+                        node = %self.names[master],
+                        why,
+                        suppressed,
+                        "this server does not support the wait queue: clients waiting here rarely \
+                            win against clients that can queue"
+                    )
+                });
+            }
+            Said::ListDoubt(warning) => {
+                let Some(suppressed) = self.admit(Warning::List, now) else { return };
+                let (doubt, node, lists) = (&warning.doubt, &warning.node, &warning.lists);
+                log(|| {
+                    warn!(
+                        %node,
+                        %lists,
+                        suppressed,
+                        "the list of masters may be wrong, or a change is under way: {doubt}"
+                    )
+                });
+            }
+            Said::Abandoned(master, forgotten) => {
+                let Some(suppressed) = self.admit(Warning::Abandoned(master), now) else { return };
+                log(|| {
+                    warn!(
+                        node = %self.names[master],
+                        forgotten,
+                        suppressed,
+                        "too many unacknowledged releases: the oldest keys are left to expire"
+                    )
+                });
+            }
+        }
+    }
+
+    /// Returns how many warnings of this kind were suppressed, if this one must be logged.
+    fn admit(&mut self, warning: Warning, now: Instant) -> Option<u64> {
+        self.warnings.admit(warning, now)
+    }
+
+    fn down(&mut self, master: usize, cause: &Cause, is_news: bool, now: Instant) {
         self.counters.down(master);
-        let node = &self.names[master];
+        let node = self.names[master].clone();
         if !is_news {
             return log(|| trace!(%node, %cause, "master still down"));
         }
-        match self.warnings.admit(Warning::Down(master, discriminant(cause)), now) {
+        match self.admit(Warning::Down(master, discriminant(cause)), now) {
             Some(suppressed) => log(|| warn!(%node, %cause, suppressed, "master down")),
             None => log(|| debug!(%node, %cause, "master down")),
         }
     }
 
-    /// Logs that `master` does not vote.
-    pub(super) fn not_counting(&mut self, master: usize, cause: &Cause, now: Instant) {
-        if let Some(suppressed) = self.warnings.admit(Warning::NotCounting(master), now) {
-            log(|| warn!(node = %self.names[master], %cause, suppressed, "master does not vote"));
-        }
-    }
-
-    /// Logs that the answers of `master` count from now on.
-    pub(super) fn counting(&self, master: usize) {
-        log(|| debug!(node = %self.names[master], "master votes"));
-    }
-
     /// Logs a weakness of `master` that its users should know.
-    pub(super) fn weakness(&mut self, master: usize, text: &'static str, now: Instant) {
-        if let Some(suppressed) = self.warnings.admit(Warning::Weakness(master, text), now) {
+    fn weakness(&mut self, master: usize, text: &'static str, now: Instant) {
+        if let Some(suppressed) = self.admit(Warning::Weakness(master, text), now) {
             log(|| warn!(node = %self.names[master], suppressed, "{text}"));
         }
     }
 
-    /// Logs that the list of this client works and may be wrong.
-    pub(super) fn list_may_be_wrong(&mut self, warning: &ListWarning, now: Instant) {
-        if let Some(suppressed) = self.warnings.admit(Warning::List, now) {
-            let ListWarning { doubt, node, lists, .. } = warning;
-            log(|| {
-                warn!(
-                    %node,
-                    %lists,
-                    suppressed,
-                    "the list of masters may be wrong, or a change is under way: {doubt}"
-                )
-            });
-        }
-    }
-
-    /// Callers that wait at `master` have no shared queue, for this reason.
-    pub(super) fn no_queue(&mut self, master: usize, why: &str, now: Instant) {
-        if let Some(suppressed) = self.warnings.admit(Warning::NoQueue(master), now) {
-            log(|| {
-                warn!(
-                    node = %self.names[master],
-                    why,
-                    suppressed,
-                    "this server does not support the wait queue: clients waiting here rarely \
-                        win against clients that can queue"
-                )
-            });
-        }
-    }
-
-    /// Logs that releases that `master` has not acknowledged were abandoned.
-    pub(super) fn abandoned(&mut self, master: usize, forgotten: u64, now: Instant) {
-        if let Some(suppressed) = self.warnings.admit(Warning::Abandoned(master), now) {
-            log(|| {
-                warn!(
-                    node = %self.names[master],
-                    forgotten,
-                    suppressed,
-                    "too many unacknowledged releases: the oldest keys are left to expire"
-                )
-            });
-        }
-    }
-
-    fn lost(&mut self, lost: &Lost, token: &Token, now: Instant) {
+    /// A lease was lost.
+    pub(super) fn lost(&mut self, cell: &HoldCell, now: Instant) {
+        let Some(Ended::Lost(lost)) = cell.ended() else { return };
         self.counters.loss(lost.reason);
-        let Lost { resource, reason, votes } = lost;
-        match self.warnings.admit(Warning::Lost(*reason), now) {
+        let (resource, token) = (&cell.resource, &cell.token);
+        let (reason, votes) = (lost.reason, &lost.votes);
+        match self.admit(Warning::Lost(reason), now) {
             Some(suppressed) => {
                 log(|| warn!(%resource, %token, %reason, %votes, suppressed, "lost"))
             }
@@ -200,52 +198,72 @@ impl Observer {
         }
     }
 
-    /// Masters have not answered within the node timeout.
-    pub(super) fn timed_out(&self, lock: Option<&Lock>, silent: MasterSet) {
-        let Some(lock) = lock else { return };
-        for master in silent.iter() {
-            self.counters.vote(master, &Verdict::Unknown(Cause::TimedOut));
-            let Claim { resource, token, .. } = &lock.claim;
-            log(|| trace!(%resource, %token, node = %self.names[master], "no answer in time"));
+    /// A lease lasts longer now. Without this extension it would have ended after `margin`.
+    pub(super) fn extended(&self, cell: &HoldCell, margin: Duration) {
+        self.counters.margins.add(margin);
+        let (resource, token) = (&cell.resource, &cell.token);
+        log(|| debug!(%resource, %token, ?margin, "extended"));
+    }
+
+    /// A request is answered with a lock, which may be that of the caller before.
+    pub(super) fn won(&self, cell: &HoldCell, hand_overs: u8, wait: Duration) {
+        self.counters.acquired.add(1);
+        self.counters.waits.add(wait);
+        let (resource, token) = (&cell.resource, &cell.token);
+        if hand_overs == 0 {
+            log(|| debug!(%resource, %token, ?wait, "acquired"));
+        } else {
+            log(|| debug!(%resource, %token, hand_overs, ?wait, "handed over"));
         }
     }
 
-    /// A request is answered with a lock.
-    pub(super) fn won(&self, request: &Request, lock: &Lock, now: Instant) {
-        let wait = now.saturating_since(request.asked_at);
-        self.counters.acquired.add(1);
-        self.counters.waits.add(wait);
-        let Claim { resource, token, .. } = &lock.claim;
-        log(|| debug!(%resource, %token, ?wait, "acquired"));
-    }
-
-    /// Logs a request that received the lock of the previous caller.
-    pub(super) fn handed_over(&self, request: &Request, lock: &Lock, now: Instant) {
-        let wait = now.saturating_since(request.asked_at);
-        self.counters.acquired.add(1);
-        self.counters.handed_over.add(1);
-        self.counters.waits.add(wait);
-        let Claim { resource, token, hand_overs, .. } = &lock.claim;
-        log(|| debug!(%resource, %token, hand_overs, ?wait, "handed over"));
+    /// A request is answered with an error that masters have a part in.
+    pub(super) fn failed(&self, resource: &Resource, defeat: Defeat, wait: Duration) {
+        self.refused(wait);
+        log(|| debug!(%resource, ?wait, ?defeat, "not acquired"));
     }
 
     /// A request is answered with an error.
-    pub(super) fn failed(&self, request: &Request, defeat: Defeat, now: Instant) {
-        let wait = self.refused(request, now);
-        log(|| debug!(resource = %request.resource, ?wait, ?defeat, "not acquired"));
-    }
-
-    /// A request is answered with an error. Returns how long it has waited.
-    pub(super) fn refused(&self, request: &Request, now: Instant) -> Duration {
-        let wait = now.saturating_since(request.asked_at);
+    pub(super) fn refused(&self, wait: Duration) {
         self.counters.failed.add(1);
         self.counters.waits.add(wait);
-        wait
+    }
+
+    /// Writes a step, for subscribers at the trace level.
+    pub(super) fn trace(&self, trace: &Trace) {
+        let Trace { resource, of, what } = trace;
+        let node = |master: &usize| &*self.names[*master];
+        log(|| match (of, what) {
+            (Traced::Lock(token), What::Happens(what)) => trace!(%resource, %token, "{what}"),
+            (Traced::Lock(token), What::HappensAt(at, what)) => {
+                trace!(%resource, %token, node = node(at), "{what}");
+            }
+            (Traced::Lock(token), What::Attempt(request, masters)) => {
+                trace!(%resource, request, %token, masters, "attempt");
+            }
+            (Traced::Lock(token), What::Decided(step)) => {
+                trace!(%resource, %token, ?step, "decided");
+            }
+            (Traced::Lock(token), What::Vote(at, to, verdict, latency)) => {
+                trace!(%resource, %token, node = node(at), to, %verdict, ?latency, "vote");
+            }
+            (Traced::Request(request), What::HappensAt(at, what)) => {
+                trace!(%resource, request, node = node(at), "{what}");
+            }
+            (Traced::Request(request), What::Happens(what)) => {
+                trace!(%resource, request, "{what}");
+            }
+            (Traced::Request(_), _) => {}
+        });
+    }
+
+    /// Returns when suppressed warnings are due.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.warnings.due()
     }
 
     /// Reports the warnings suppressed for a second.
     pub(super) fn report_suppressed(&mut self, now: Instant) {
-        self.scheduled = None;
         while let Some((warning, suppressed)) = self.warnings.overdue(now) {
             match warning {
                 Warning::Lost(reason) => log(|| warn!(%reason, suppressed, "lost")),
@@ -260,59 +278,6 @@ impl Observer {
                     log(|| warn!(node = %self.names[master], suppressed, "the same as before"));
                 }
             }
-        }
-    }
-
-    /// Returns when suppressed warnings are due, unless an alarm is already set for that.
-    fn alarm(&mut self) -> Option<Instant> {
-        let due = self.warnings.due().filter(|_| self.scheduled.is_none());
-        self.scheduled = self.scheduled.or(due);
-        due
-    }
-
-    /// The timers are gone, and the alarm with them.
-    pub(super) fn reset(&mut self) {
-        self.scheduled = None;
-    }
-}
-
-impl Driver {
-    /// Publishes the gauges at the end of a turn.
-    pub(super) fn publish_numbers(&mut self) {
-        let counters = &self.observer.counters;
-        counters.held.set(self.locks.valid_leases());
-        counters.waiting.set(self.requests.len());
-        for (master, unacknowledged) in self.unacknowledged.iter().enumerate() {
-            counters.unacknowledged(master, unacknowledged.len());
-        }
-        if let Some(at) = self.observer.alarm() {
-            self.timers.enter(at, Due::Warnings);
-        }
-    }
-
-    /// A lease may be over. Its loss is counted once, and a release is none.
-    pub(super) fn note_loss(&mut self, id: LockId, now: Instant) {
-        if let Some(lost) = self.locks.note_loss(id)
-            && let Some(Lock { claim, .. }) = self.locks.get(id)
-        {
-            self.observer.lost(&lost, &claim.token, now);
-        }
-    }
-
-    /// The lease of an extension lasts longer now: by how much it would have been too late is
-    /// counted once for each extension.
-    pub(super) fn note_margin(&mut self, id: LockId, number: u32, before: Instant, now: Instant) {
-        let Some(Lock { claim, machine, caller: Caller::Holds(holder), .. }) =
-            self.locks.get_mut(id)
-        else {
-            return;
-        };
-        let deadline = machine.lease().and_then(HeldLease::deadline);
-        if deadline > Some(before) && holder.measured != number {
-            holder.measured = number;
-            let (Claim { resource, token, .. }, margin) = (claim, before.saturating_since(now));
-            self.observer.counters.margins.add(margin);
-            log(|| debug!(%resource, %token, ?margin, "extended"));
         }
     }
 }

@@ -1,5 +1,4 @@
-//! Observers: streams that read who holds a key and wait for a report of its next change. `looks`
-//! sends their requests.
+//! Observers: streams that read who holds a key and wait for a report of its next change.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,9 +29,10 @@ pub(crate) type ObservedReply = Reply<Observed>;
 
 /// One observation that is under way.
 pub(super) struct Observing {
-    pub(super) reply: ObservedReply,
-    pub(super) at: Option<usize>,
-    pub(super) changed: Option<Awaited<'static, ()>>,
+    key: Arc<[u8]>,
+    reply: ObservedReply,
+    at: Option<usize>,
+    changed: Option<Awaited<'static, ()>>,
 }
 
 /// The observers that wait for a change, by key.
@@ -51,7 +51,7 @@ struct Expecting {
 
 impl Observers {
     /// Returns what resolves with the next report of the master `at` about the key.
-    pub(super) fn enter(&mut self, key: &Arc<[u8]>, at: usize) -> Awaited<'static, ()> {
+    fn enter(&mut self, key: &Arc<[u8]>, at: usize) -> Awaited<'static, ()> {
         if self.fresh > self.by_key.len() {
             self.remove(|observer| observer.changed.is_closed());
             self.fresh = 0;
@@ -89,9 +89,19 @@ impl Observers {
 }
 
 impl Observing {
+    pub(super) fn new(key: Arc<[u8]>, reply: ObservedReply) -> Self {
+        Self { key, reply, at: None, changed: None }
+    }
+
+    /// The master `at` reports the next change of the key.
+    pub(super) fn enter(&mut self, at: usize, observers: &mut Observers) {
+        self.changed = Some(observers.enter(&self.key, at));
+        self.at = Some(at);
+    }
+
     /// Answers. Without a meeting point no change is reported before the next read.
     pub(super) fn answer(self, status: Status) {
-        let Self { reply: to, at, changed } = self;
+        let Self { reply: to, at, changed, .. } = self;
         let unreported = || {
             let (never, awaited) = reply(None);
             drop(never);

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use super::Driver;
 use super::command::Command;
-use super::hold::held_lock::{Giver, Told};
+use super::held_lock::{Giver, Told};
 use super::slot::{End, Home, Slot, State};
 use super::task::Task;
 use crate::settings::InvalidRequest;

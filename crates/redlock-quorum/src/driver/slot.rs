@@ -3,7 +3,6 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use redlock_core::{Clock, Instant};
 use tokio::runtime::{self, Handle, RuntimeFlavor};
@@ -32,17 +31,17 @@ pub(crate) struct Slot {
     is_parking: AtomicBool,
     /// Turns and take-overs so far. They grow while the driver is polled.
     pub(super) turns: AtomicU64,
-    /// The process that made it. A forked child has copies of all values, but no thread that works on
-    /// them, and shares the sockets with its parent.
+    /// The process that made it. A forked child has copies of all values, but no thread that works
+    /// on them, and shares the sockets with its parent.
     pid: u32,
 }
 
 pub(super) enum State {
-    /// No task works on it: it was never used, or its runtime has ended.
+    /// No task works on the driver: it was never used, or its runtime has ended.
     Parked(Box<Driver>),
     /// A task works on it; there is no driver in here while it does.
     Running { task: u64, home: Option<Home>, driver: Option<Box<Driver>> },
-    /// It will never work again.
+    /// The driver will never work again.
     Ended(End),
 }
 
@@ -50,7 +49,7 @@ pub(super) enum State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Home {
     runtime: runtime::Id,
-    /// It polls tasks only while a thread blocks on it.
+    /// `true` if the runtime polls tasks only while a thread blocks on it.
     may_idle: bool,
 }
 
@@ -111,14 +110,14 @@ impl Slot {
         }
     }
 
-    /// How many turns the driver had. It has another soon, if its runtime polls it.
+    /// Returns how many turns the driver had. It has another soon, if its runtime polls it.
     pub(crate) fn ring(&self) -> u64 {
         let turns = self.turns.load(Ordering::Relaxed);
         self.mailbox.ring();
         turns
     }
 
-    /// Whether the driver had a turn since there were `turns` of them.
+    /// Returns `true` if the driver had a turn since there were `turns` of them.
     pub(crate) fn has_turned(&self, turns: u64) -> bool {
         self.turns.load(Ordering::Relaxed) != turns
     }
@@ -177,7 +176,7 @@ impl Slot {
         self.is_parking.store(false, Ordering::SeqCst);
     }
 
-    /// Whether the driver is leaving its runtime.
+    /// Returns `true` if the driver is leaving its runtime.
     pub(crate) fn is_parking(&self) -> bool {
         self.is_parking.load(Ordering::SeqCst)
     }
@@ -200,7 +199,7 @@ impl Slot {
         *state = State::Ended(End { has_panicked, outcome, at });
     }
 
-    /// Whether the driver will never work again.
+    /// Returns `true` if the driver will never work again.
     pub(crate) fn is_ended(&self) -> bool {
         !self.is_running.load(Ordering::SeqCst) && matches!(&*self.state(), State::Ended(_))
     }
@@ -226,7 +225,7 @@ impl Slot {
         let closed = driver.and_then(|driver| {
             self.work(driver, |driver| {
                 driver.park();
-                driver.close(Duration::ZERO, None);
+                driver.close();
             })
         });
         if let Some((driver, ())) = closed {

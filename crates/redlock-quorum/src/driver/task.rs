@@ -34,9 +34,9 @@ pub(super) struct Task {
 
 /// The runtime's timer for the next due entry.
 struct Alarm {
-    /// When that is.
+    /// The instant at which it rings.
     at: Instant,
-    /// It rings after [`NAP_MAX`] at the latest.
+    /// `true` if the alarm rings after [`NAP_MAX`] at the latest.
     is_nap: bool,
     timer: Pin<Box<Sleep>>,
 }
@@ -81,7 +81,8 @@ impl Task {
         Self { number, slot, alarm: None, was_busy: false, lets_others_first, check: None, seen }
     }
 
-    /// Whether something may be due. There is one timer of the runtime for all that is to come.
+    /// Returns `true` if something may be due. There is one timer of the runtime for all that is to
+    /// come.
     fn is_due(&mut self, next: Option<Instant>, holds: bool, cx: &mut Context<'_>) -> bool {
         let Some(next) = next else { return false };
         // An alarm for an earlier time is kept, because one useless wake-up costs less than

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::environment::reading::read;
+use crate::environment::reading::{contents, read};
 use crate::environment::variables::{CONFIG, SETTINGS};
 use crate::settings::BuildError;
 
@@ -36,7 +36,7 @@ impl File {
     }
 
     fn of_host(path: &Path) -> Result<Self, BuildError> {
-        match std::fs::read(path) {
+        match contents(path) {
             Ok(text) => Self::parse(path, &text),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Self::default()),
             Err(error) => {
@@ -47,10 +47,6 @@ impl File {
     }
 
     fn parse(path: &Path, text: &[u8]) -> Result<Self, BuildError> {
-        if text.starts_with(b"\xef\xbb\xbf") {
-            let why = "it begins with a byte-order mark; save the file as UTF-8 without one".into();
-            return Err(BuildError::Variable { name: place(1, path), why });
-        }
         let mut this = Self { path: path.to_owned(), lines: Vec::new() };
         for (number, line) in (1..).zip(text.split(|byte| *byte == b'\n')) {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -78,6 +74,9 @@ impl File {
         if let Some(first) = self.lines.iter().find(|line| line.name == name) {
             let first = first.number;
             return Err(format!("{name} is already set on line {first}; remove one of them"));
+        }
+        if value.contains(&0) {
+            return Err(format!("the value of {name} has a zero byte; remove it"));
         }
         Ok(Line { number, name, value: OsStr::from_bytes(value).to_owned() })
     }
@@ -137,6 +136,7 @@ mod tests {
             ("REDLOCK_PREFIXES=x", "unknown name REDLOCK_PREFIXES;"),
             ("REDLOCK_TOKEN=x", "unknown name REDLOCK_TOKEN;"),
             ("REDLOCK_CONFIG=/x", "REDLOCK_CONFIG names this file"),
+            ("REDLOCK_PREFIX=ses\0ame", "the value of REDLOCK_PREFIX has a zero byte;"),
             ("REDLOCK_MAX_TTL=1m", "REDLOCK_MAX_TTL is already set on line 2"),
             ("redis://:sesame@h?a=b", "unknown name ***;"),
             (" REDLOCK_PREFIX=x", "write REDLOCK_PREFIX=VALUE, without `export` and"),
@@ -149,13 +149,6 @@ mod tests {
             assert!(refused.starts_with(&format!("line 3 of /c: {why}")), "{refused}");
             assert!(!refused.contains("sesame"), "{refused}");
         }
-    }
-
-    #[test]
-    fn byte_order_mark_is_named() {
-        let refused = parsed("\u{feff}REDLOCK_NODES=redis://:sesame@h\n").err().unwrap();
-        assert!(refused.starts_with("line 1 of /c: it begins with a byte-order mark"), "{refused}");
-        assert!(!refused.contains("sesame"), "{refused}");
     }
 
     #[test]

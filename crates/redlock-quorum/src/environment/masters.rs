@@ -1,6 +1,7 @@
 //! `Master`: one master, and the place that named it.
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::environment::lookup::Environment;
@@ -75,8 +76,8 @@ impl Given {
     }
 
     fn of_list(&self) -> Result<Vec<Master>, BuildError> {
-        let found = listed(&self.value.to_string_lossy(), |_| self.origin());
-        some(found, || {
+        let text = utf8(self.value.as_bytes(), |_| self.origin())?;
+        some(listed(text, |_| self.origin()), || {
             (self.origin(), "it names no masters: write URLs separated by commas".into())
         })
     }
@@ -85,18 +86,40 @@ impl Given {
         let text = read(&self.origin(), file)?;
         let place = |line| format!("{}: line {line} of {}", self.origin(), file.display());
         let none = || format!("{} names no masters: write one URL on each line", file.display());
-        some(listed(&String::from_utf8_lossy(&text), place), || (self.origin(), none()))
+        some(listed(utf8(&text, place)?, place), || (self.origin(), none()))
     }
+}
+
+/// Returns the text of a list. A byte that is replaced would lead to another server or user.
+fn utf8(list: &[u8], place: impl Fn(usize) -> String) -> Result<&str, BuildError> {
+    str::from_utf8(list).map_err(|error| {
+        let before = &list[..error.valid_up_to()];
+        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+        let why = "it has a byte that is not UTF-8; in a user or password, write it as % and two \
+                   hex digits";
+        BuildError::Variable { name: place(line), why: why.into() }
+    })
+}
+
+/// Returns the place of one of these URLs. Several URLs with one place are counted.
+pub(crate) fn place_of(places: &[Option<&str>], url: usize) -> Option<String> {
+    let place = (*places.get(url)?)?;
+    let count =
+        |places: &[Option<&str>]| places.iter().filter(|other| **other == Some(place)).count();
+    let (number, of) = (count(&places[..=url]), count(places));
+    Some(if of > 1 { format!("{place}, URL {number} of {of}") } else { place.into() })
 }
 
 fn some(
     found: Vec<Master>,
     none: impl FnOnce() -> (String, String),
 ) -> Result<Vec<Master>, BuildError> {
-    if let Some(part) = found.iter().find(|master| is_part_of_a_password(master, &found)) {
+    if let Some(part) = found.iter().position(|master| is_part_of_a_password(master, &found)) {
         let why = "an entry (***) has no scheme such as redis://; if it is part of a password, \
                    write the comma of the password as %2C";
-        return Err(BuildError::Variable { name: part.origin.clone(), why: why.into() });
+        let places: Vec<_> = found.iter().map(|master| Some(&*master.origin)).collect();
+        let name = place_of(&places, part);
+        return Err(BuildError::Variable { name: name.unwrap_or_default(), why: why.into() });
     }
     if !found.is_empty() {
         return Ok(found);
@@ -127,12 +150,32 @@ mod tests {
     fn password_with_comma_is_not_shown() {
         let list = listed("redis://u:12,secret,x@h:1", |_| "NODES".into());
         let error = some(list, Default::default).unwrap_err().to_string();
-        assert!(error.starts_with("NODES: ") && error.contains("%2C"), "{error}");
+        assert!(error.starts_with("NODES, URL 2 of 3: ") && error.contains("%2C"), "{error}");
         assert!(!error.contains("secret") && !error.contains("12"), "{error}");
         let list = listed("redis://u:p@a,b:7000", |_| "NODES".into());
         assert!(some(list, Default::default).is_err());
         let list = listed("redis://a,b:7000", |_| "NODES".into());
         assert_eq!(some(list, Default::default).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn byte_that_is_not_utf8_is_refused_with_its_place() {
+        let place = |line| format!("line {line}");
+        let list = b"redis://a\n\nredis://:ses\xe4me@b\n\xff";
+        let refused = utf8(list, place).unwrap_err().to_string();
+        assert!(refused.starts_with("line 3: it has a byte that is not UTF-8;"), "{refused}");
+        assert!(!refused.contains("ses"), "{refused}");
+        assert_eq!(utf8("redis://\u{e4}\n".as_bytes(), place), Ok("redis://\u{e4}\n"));
+    }
+
+    #[test]
+    fn urls_with_one_place_are_counted() {
+        let places = [Some("list"), Some("line 1"), None, Some("list")];
+        let found = (0..5).map(|url| place_of(&places, url)).collect::<Vec<_>>();
+        let found: Vec<_> = found.iter().map(Option::as_deref).collect();
+        let expected =
+            [Some("list, URL 1 of 2"), Some("line 1"), None, Some("list, URL 2 of 2"), None];
+        assert_eq!(found, expected);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! The settings that a program and the `redlock` command read from the environment: masters, and
-//! the settings that all clients of a namespace must share.
+//! the settings that all clients of a prefix must share.
 //!
 //! There is one list of variables and one reading of each. A prefix or a quarantine that a service
 //! and its cron job read in two ways is two holders of one lock.

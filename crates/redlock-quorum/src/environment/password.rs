@@ -34,7 +34,7 @@ impl PasswordFile {
         let (username, (path, origin)) = match (username, file) {
             (None, None) => return Ok(None),
             (Some((_, name)), None) => {
-                let why = format!("it is given without {}", PASSWORD_FILE.name());
+                let why = format!("it is set without {}", PASSWORD_FILE.name());
                 return refused(name, format!("{why}: write the password to a file and name it"));
             }
             (None, Some(file)) => (None, file),
@@ -49,17 +49,12 @@ impl PasswordFile {
     }
 
     fn credentials(&self) -> Result<Credentials, BuildError> {
-        let refused = |why: &str| BuildError::Variable {
-            name: self.origin.clone(),
-            why: format!("{}: {why}", self.path.display()),
-        };
         let text = read_secret(&self.origin, &self.path)?;
-        let text = String::from_utf8(text).map_err(|_| refused("the password is not UTF-8"))?;
-        let password = text.strip_suffix('\n').unwrap_or(&text);
-        let password = password.strip_suffix('\r').unwrap_or(password);
-        if password.is_empty() {
-            return Err(refused("it has no password; write one line with the password"));
-        }
+        let password = password(&text).map_err(|(line, why)| {
+            let place = line.map(|line| format!("line {line} of ")).unwrap_or_default();
+            let why = format!("{place}{}: {why}", self.path.display());
+            BuildError::Variable { name: self.origin.clone(), why }
+        })?;
         Ok(Credentials::new(self.username.clone(), password.into()))
     }
 
@@ -68,6 +63,21 @@ impl PasswordFile {
         let this = self.clone();
         CredentialsProvider::new(move || this.credentials().map_err(io::Error::other))
     }
+}
+
+/// Returns the only line of a text, or the line with a fault, if it has one, and the fault. Servers
+/// answer every other password only with "wrong".
+fn password(text: &[u8]) -> Result<&str, (Option<usize>, &'static str)> {
+    let text = str::from_utf8(text).map_err(|_| (None, "the password is not UTF-8"))?;
+    let text = text.strip_suffix('\n').unwrap_or(text);
+    let password = text.strip_suffix('\r').unwrap_or(text);
+    if password.is_empty() {
+        return Err((None, "it has no password; write one line with the password"));
+    }
+    if password.contains('\n') {
+        return Err((Some(2), "a password has one line; remove this line and those after it"));
+    }
+    Ok(password)
 }
 
 impl std::fmt::Debug for PasswordFile {
@@ -86,5 +96,30 @@ impl Environment<'_> {
             username,
             file.map(|(file, source)| (file, source.origin(PASSWORD_FILE.name()))),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn password_is_the_only_line() {
+        for text in ["se same", "se same\n", "se same\r\n"] {
+            assert_eq!(password(text.as_bytes()), Ok("se same"), "{text:?}");
+        }
+        for (text, line, why) in [
+            (&b""[..], None, "it has no password"),
+            (b"\n", None, "it has no password"),
+            (b"\r\n", None, "it has no password"),
+            (b"sesame\n\n", Some(2), "one line"),
+            (b"sesame\nother", Some(2), "one line"),
+            (b"sesame\r\nother\r\n", Some(2), "one line"),
+            (b"\nsesame\n", Some(2), "one line"),
+            (b"ses\xe4me", None, "not UTF-8"),
+        ] {
+            let (at, said) = password(text).unwrap_err();
+            assert!(at == line && said.contains(why), "{text:?}: {at:?} {said}");
+        }
     }
 }

@@ -27,7 +27,7 @@ pub struct PemFiles {
     pub ca: Option<PemFile>,
     /// The certificate of this client.
     pub cert: Option<PemFile>,
-    /// Its private key.
+    /// The private key of the certificate.
     pub key: Option<PemFile>,
 }
 
@@ -95,7 +95,7 @@ impl PemFile {
     fn alone(&self, own: &Variable<PathBuf>, missing: &Variable<PathBuf>) -> BuildError {
         let is_variable = self.origin.starts_with(own.name());
         let missing = if is_variable { missing.name().into() } else { missing.option() };
-        let why = format!("it is given without {missing}: they go together");
+        let why = format!("it is set without {missing}; set both, or neither");
         BuildError::Variable { name: self.origin.clone(), why }
     }
 }

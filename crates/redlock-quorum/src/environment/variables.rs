@@ -24,12 +24,12 @@ pub const MAX_TTL: Variable<Duration> = Variable { name: "REDLOCK_MAX_TTL", read
 /// The time limit for each master's answer.
 pub const NODE_TIMEOUT: Variable<Duration> =
     Variable { name: "REDLOCK_NODE_TIMEOUT", read: duration_of };
-/// Whether a master that may have lost its keys must not vote.
+/// Quarantine for masters that may have lost their keys: on or off.
 pub const QUARANTINE: Variable<Quarantine> =
     Variable { name: "REDLOCK_QUARANTINE", read: quarantine_of };
-/// Whether locks have no fencing tokens.
+/// Locks without fencing tokens: 1 or 0.
 pub const PLAIN: Variable<bool> = Variable { name: "REDLOCK_PLAIN", read: flag_of };
-/// Whether the processes that wait for a lock share one queue.
+/// One queue for the processes that wait for a lock: on or off.
 pub const QUEUE: Variable<bool> = Variable { name: "REDLOCK_QUEUE", read: switch_of };
 /// The display name of the holder.
 pub const LABEL: Variable<OsString> = Variable { name: "REDLOCK_LABEL", read: Ok };
@@ -48,9 +48,10 @@ pub const TLS_KEY: Variable<PathBuf> = Variable { name: "REDLOCK_TLS_KEY", read:
 /// Properties of a variable that the library, `redlock doctor` and `redlock run` need.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
-    /// Its name.
+    /// The name of the variable.
     pub name: &'static str,
-    /// It leads to the masters, so `redlock run` removes it from the environment of its command.
+    /// `true` if the variable leads to the masters, so that `redlock run` removes it from the
+    /// environment of its command.
     pub is_access: bool,
 }
 

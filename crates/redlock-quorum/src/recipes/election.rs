@@ -217,7 +217,7 @@ impl fmt::Debug for Leadership {
     }
 }
 
-/// Who leads, by what a quorum of masters reports. A snapshot, like [`Status`].
+/// The leader, as a quorum of masters reports it. A snapshot, like [`Status`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Leader {

@@ -1,4 +1,5 @@
-//! `LockAllRequest`: locks several resources together. `collect` describes how.
+//! `LockAllRequest`: locks several resources together. `collect` describes how. See rule M1 of
+//! `docs/PROTOCOL.md`.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -137,7 +138,8 @@ impl LockAllRequest {
         let keeps = self.template.has_keeper();
         let keys = self.resources.iter().cloned().collect();
         let request = self.template.begun().auto_extend(false);
-        let mut held = Collection::new(keys, request).complete().await?;
+        let handle = request.handle().clone();
+        let mut held = handle.collecting(Collection::new(keys, request).complete()).await?;
         if keeps {
             held.values().for_each(Guard::keep);
         }

@@ -1,4 +1,5 @@
 //! `OnceRequest`: a job that runs once per period or scheduled time, on the host that comes first.
+//! See rules M2 to M5 of `docs/PROTOCOL.md`.
 //!
 //! It has two parts. The *lease* exists while the job runs, so that a dead host frees it and a
 //! waiting host runs the job instead. The *mark* records the completed run, and outlives the lease.
@@ -101,7 +102,7 @@ pub enum Once<T> {
 }
 
 /// A job that runs once per period or per scheduled time, on one of many hosts. Created by
-/// [`Redlock::once`]. The options are those of its lock: see [`LockRequest`].
+/// [`Redlock::once`]. It has the options of its lock: see [`LockRequest`].
 ///
 /// If many hosts run this at about the same time, one does the work under the lock of the name. The
 /// others wait for it, and then find that the job was completed:

@@ -202,7 +202,7 @@ where
     loop {
         match ask().await? {
             Err(votes) if !is_hopeless(&votes) && guard.is_held() && handle.clock.now() < until => {
-                sleep(handle.settings.node_timeout()).await;
+                sleep(handle.settings.limits.node_timeout()).await;
             }
             answer => return Ok(answer),
         }

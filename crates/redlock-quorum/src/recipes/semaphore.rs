@@ -18,7 +18,6 @@ use crate::lock_options::lock_options;
 use crate::redlock::Redlock;
 use crate::request::LockRequest;
 use crate::run_error::RunError;
-use crate::settings::InvalidRequest;
 use crate::status::{State, Status};
 
 impl Redlock {
@@ -67,7 +66,7 @@ pub struct Semaphore {
 }
 
 impl Semaphore {
-    /// How many permits a semaphore can have.
+    /// The largest number of permits of a semaphore.
     pub const PERMITS_MAX: u32 = PERMITS_MAX;
 
     /// Returns the name.
@@ -135,7 +134,7 @@ impl fmt::Debug for Semaphore {
 pub struct Permitted {
     /// The status of each slot, in order.
     pub slots: Vec<Status>,
-    /// How many processes wait for a permit. See [`Status::waiters`].
+    /// The number of processes that wait for a permit. See [`Status::waiters`].
     pub waiters: u32,
 }
 
@@ -151,6 +150,8 @@ pub struct Permitted {
 ///
 /// - `Held` if no permit was free until the wait was over.
 /// - `Invalid` with [`InvalidRequest::Permits`] if the number of permits is out of range.
+///
+/// [`InvalidRequest::Permits`]: crate::InvalidRequest::Permits
 #[must_use = "requests do nothing unless awaited or run"]
 #[derive(Clone)]
 pub struct PermitRequest {
@@ -230,6 +231,8 @@ impl fmt::Debug for PermitRequest {
 /// - `TooLate` if a collected permit is lost again and no time is left to start again.
 /// - `Invalid` with [`InvalidRequest::PermitCount`] if the count is zero, or larger than the number
 ///   of permits.
+///
+/// [`InvalidRequest::PermitCount`]: crate::InvalidRequest::PermitCount
 #[must_use = "requests do nothing unless awaited or run"]
 #[derive(Clone)]
 pub struct PermitsRequest {
@@ -274,10 +277,6 @@ impl PermitsRequest {
     }
 
     async fn acquire(self) -> Result<Permits, AcquireError> {
-        let permits = self.slots.len();
-        if self.count == 0 || self.count > permits {
-            return Err(InvalidRequest::PermitCount { count: self.count, permits }.into());
-        }
         let held = collect(&self.slots, self.count, self.request).await?;
         let (slots, guards) = held.into_iter().unzip();
         Ok(Permits { slots, set: GuardSet::new(guards) })

@@ -1,11 +1,12 @@
-//! Collects slots of a semaphore in one call.
+//! Collects slots of a semaphore in one call. See rule M1 of `docs/PROTOCOL.md`.
 //!
 //! # States
 //!
 //! | state | event | next |
 //! |---|---|---|
-//! | trying | one permit is wanted, and no caller of this semaphore was refused in the last second: one slot is requested in one attempt | granted: done; refused: queued |
-//! | queued | the call waits for the lock `NAME#gate`, in its queue | granted: collecting; refused: over |
+//! | trying | one permit is wanted, and one of the last calls found the gate free: one slot is requested in one attempt | granted: done; refused: queued |
+//! | queued | the call tries the lock `NAME#gate`, and waits for it in its queue | granted after a wait: collecting; granted immediately: alone; refused: over |
+//! | alone | one slot is requested in one attempt | granted: done; refused: collecting |
 //! | collecting | the call waits for all slots at the same time, in the queue of each | as many as wanted are granted: done; too few are left: over |
 //! | | the gate or a collected slot is lost: everything is released | queued, or over |
 //! | done | the gate is released, and the queues of the other slots are left | |
@@ -22,13 +23,12 @@
 //! a slot forgets a dead waiter after 3 s at most, and passes it over before.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use redlock_core::{Instant, Resource};
+use redlock_core::Resource;
 use tokio::time::sleep;
 
 use super::collect::{Held, PAUSE, Setback, are_held, keeping};
@@ -39,8 +39,12 @@ use crate::settings::InvalidRequest;
 
 /// How many permits a semaphore can have.
 pub(super) const PERMITS_MAX: u32 = 64;
-/// For how long callers go to the gate first after one was refused.
-const CONTENDED: Duration = Duration::from_secs(1);
+/// How many calls in a row may take a slot without the gate. A process that releases its slot and
+/// requests it again is faster than a waiter that has just got the gate. It learns of that waiter
+/// only at the gate.
+const DIRECT_CALLS: u32 = 16;
+/// The end of the name of the gate, the longest of the locks' names.
+const GATE: &str = "#gate";
 
 /// The slots of a semaphore, and what its callers have learned about them.
 pub(super) struct Slots {
@@ -48,10 +52,11 @@ pub(super) struct Slots {
     gate: Resource,
     names: Vec<Resource>,
     permits: u32,
-    /// The slot to try first: the one that was granted last.
+    /// The slot to try first: the one that was granted last, or the one after a refused one.
     first: AtomicU32,
-    /// Until when callers go to the gate first.
-    contended: Mutex<Option<Instant>>,
+    /// How many more calls may try a slot without the gate. None if the last call at the gate found
+    /// another caller there: a slot that seems free is probably for that one.
+    direct_calls: AtomicU32,
 }
 
 impl Slots {
@@ -61,7 +66,8 @@ impl Slots {
         let count = permits.min(PERMITS_MAX);
         let names = (0..count).map(|slot| of(&format!("#{slot}"))).collect();
         let first = AtomicU32::new(rand::random_range(0..count.max(1)));
-        Self { gate: of("#gate"), name, names, permits, first, contended: Mutex::default() }
+        let direct_calls = AtomicU32::new(DIRECT_CALLS);
+        Self { gate: of(GATE), name, names, permits, first, direct_calls }
     }
 
     pub(super) fn name(&self) -> &Resource {
@@ -81,6 +87,10 @@ impl Slots {
     }
 
     pub(super) fn check(&self) -> Result<(), AcquireError> {
+        let (len, max) = (self.name.as_bytes().len(), Resource::LEN_MAX - GATE.len());
+        if len > max {
+            return Err(InvalidRequest::SemaphoreName { len, max }.into());
+        }
         self.name.check().map_err(InvalidRequest::from)?;
         let (permits, max) = (self.permits, PERMITS_MAX);
         if permits == 0 || permits > max {
@@ -89,22 +99,23 @@ impl Slots {
         Ok(())
     }
 
+    /// Returns `true` if a call may try a slot without the gate. Each call that may is counted.
+    fn take_direct_call(&self) -> bool {
+        let less = |calls: u32| calls.checked_sub(1);
+        self.direct_calls.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
+    }
+
+    fn note_gate(&self, is_held: bool) {
+        let calls = if is_held { 0 } else { DIRECT_CALLS };
+        self.direct_calls.store(calls, Ordering::Relaxed);
+    }
+
     /// All slots, beginning with the one to try first.
     fn in_order(&self) -> impl Iterator<Item = (u32, &Resource)> {
         let first = self.first.load(Ordering::Relaxed);
         let slots = (0..).zip(&self.names);
         let (before, after): (Vec<_>, Vec<_>) = slots.partition(|(slot, _)| *slot < first);
         after.into_iter().chain(before)
-    }
-
-    fn is_contended(&self, now: Instant) -> bool {
-        let until = *self.contended.lock().unwrap_or_else(PoisonError::into_inner);
-        until.is_some_and(|until| now < until)
-    }
-
-    fn set_contended(&self, now: Instant) {
-        let until = Some(now.saturating_add(CONTENDED));
-        *self.contended.lock().unwrap_or_else(PoisonError::into_inner) = until;
     }
 }
 
@@ -115,11 +126,16 @@ pub(super) async fn collect(
     request: LockRequest,
 ) -> Result<Vec<(u32, Guard)>, AcquireError> {
     slots.check()?;
+    if wanted == 0 || wanted > slots.permits {
+        return Err(InvalidRequest::PermitCount { count: wanted, permits: slots.permits }.into());
+    }
     request.of(&slots.gate).check_all()?;
     let keeps = request.has_keeper();
     let request = request.begun().auto_extend(false);
+    let handle = request.handle().clone();
     let call = Call { slots, wanted: wanted as usize, request };
-    let held = call.complete().await.map_err(|error| error.about(&slots.name))?;
+    let held = handle.collecting(call.complete()).await;
+    let held = held.map_err(|error| error.about(&slots.name))?;
     if keeps {
         held.iter().for_each(|(_, guard)| guard.keep());
     }
@@ -142,7 +158,10 @@ type Awaited = BoxFuture<'static, (u32, Result<Guard, AcquireError>)>;
 
 impl Call<'_> {
     async fn complete(&self) -> Result<Vec<(u32, Guard)>, AcquireError> {
-        if let Some(held) = self.attempt().await? {
+        if self.wanted == 1
+            && self.slots.take_direct_call()
+            && let Some(held) = self.attempt().await?
+        {
             return Ok(vec![held]);
         }
         loop {
@@ -158,26 +177,50 @@ impl Call<'_> {
         }
     }
 
-    /// Requests one slot in one attempt, unless others probably wait.
+    /// Requests one slot in one attempt.
     async fn attempt(&self) -> Result<Option<(u32, Guard)>, AcquireError> {
-        let now = self.request.now();
-        if self.wanted > 1 || self.slots.is_contended(now) {
-            return Ok(None);
-        }
         let Some((slot, name)) = self.slots.in_order().next() else { return Ok(None) };
         match self.request.of(name).wait(Duration::ZERO).await {
             Ok(guard) => Ok(Some((slot, guard))),
             Err(error @ (AcquireError::Invalid(_) | AcquireError::Shutdown)) => Err(error),
-            Err(_) => Ok(None),
+            Err(_) => {
+                self.slots.first.store((slot + 1) % self.slots.permits, Ordering::Relaxed);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Acquires the gate, and returns whether it was free.
+    async fn enter(&self) -> Result<(Guard, bool), AcquireError> {
+        let request = self.request.of(&self.slots.gate).without_hold_options();
+        let tried = request.clone().wait(Duration::ZERO).await;
+        let is_held = matches!(tried, Err(AcquireError::Held { .. }));
+        self.slots.note_gate(is_held);
+        match tried {
+            Ok(guard) => Ok((guard, true)),
+            Err(error @ (AcquireError::Invalid(_) | AcquireError::Shutdown)) => Err(error),
+            Err(error) if self.request.is_over() => Err(error),
+            Err(_) => Ok((request.await?, false)),
         }
     }
 
     /// Waits for the gate, and then for slots.
     async fn pass_the_gate(&self) -> Result<Vec<(u32, Guard)>, Setback> {
-        self.slots.set_contended(self.request.now());
-        let gate = &self.slots.gate;
+        let (gate, was_free) = self.enter().await?;
         let mut held = Held::new();
-        held.insert(gate.clone(), self.request.of(gate).without_hold_options().await?);
+        held.insert(self.slots.gate.clone(), gate);
+        // If the gate was free, there is probably no other caller, so one slot is enough.
+        if self.wanted == 1
+            && was_free
+            && let Some(slot) = keeping(&held, self.attempt()).await??
+        {
+            return Ok(vec![slot]);
+        }
+        self.wait_for_slots(held).await
+    }
+
+    /// Waits for all slots at the same time until it has as many as wanted.
+    async fn wait_for_slots(&self, mut held: Held) -> Result<Vec<(u32, Guard)>, Setback> {
         let mut awaited: FuturesUnordered<Awaited> = self.requests().collect();
         let mut slots = Vec::new();
         while slots.len() < self.wanted {
@@ -193,9 +236,8 @@ impl Call<'_> {
         }
         are_held(&held)?;
         // The next waiter needs the gate first.
-        drop(held.remove(gate));
+        drop(held.remove(&self.slots.gate));
         drop(awaited);
-        self.slots.set_contended(self.request.now());
         slots.sort_unstable();
         let name = |slot: u32| &self.slots.names[slot as usize];
         Ok(slots.into_iter().filter_map(|slot| Some((slot, held.remove(name(slot))?))).collect())

@@ -1,6 +1,6 @@
 //! Fencing tokens: unique, and in the order of locks.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
@@ -23,11 +23,8 @@ pub struct Fenced {
     pub from: Instant,
     /// The end of the lease: released, lost, or run out.
     pub to: Instant,
-    /// The number of the record in which its contender began to try, of the one in which it was
-    /// returned, and of the one in which it ended; `None` if it ran out.
-    began: usize,
+    /// The number of the record in which it was returned.
     returned: usize,
-    ended: Option<usize>,
 }
 
 /// Two locks whose fencing tokens break a rule.
@@ -53,102 +50,169 @@ pub enum TokenRule {
     Leases,
 }
 
+/// Judges fencing tokens while a history is written, which may be of any length: it keeps the
+/// requests and leases that last, and the tokens that were returned while one of these requests
+/// had begun.
+#[derive(Debug, Default)]
+pub struct TokenOrder {
+    resources: HashMap<Arc<str>, Order>,
+    records: usize,
+    judged: usize,
+}
+
+/// The tokens of one resource.
+#[derive(Debug, Default)]
+struct Order {
+    /// The last request of each contender.
+    requests: HashMap<usize, Request>,
+    /// The held locks.
+    leases: Vec<(Arc<str>, Fenced)>,
+    /// The largest returned token, and the largest one of an ended lease.
+    returned: Option<Fenced>,
+    ended: Option<Fenced>,
+    /// The tokens returned since the start of a request without an answer, in order.
+    recent: VecDeque<Fenced>,
+}
+
+#[derive(Debug)]
+struct Request {
+    /// The number of the record in which it began.
+    began: usize,
+    has_answer: bool,
+    /// The largest token that was returned before.
+    before: Option<Fenced>,
+}
+
 /// Judges the fencing tokens of each resource. Returns how many there were: a history without any
 /// proves nothing.
 ///
 /// # Errors
 /// Two locks that break a rule.
 pub fn check_tokens(history: &[Record]) -> Result<usize, Box<Disorder>> {
-    let fenced = fenced(history);
-    let mut resources: HashMap<&str, Vec<&Fenced>> = HashMap::new();
-    for one in &fenced {
-        resources.entry(&one.resource).or_default().push(one);
-    }
-    for locks in resources.values() {
-        unique(locks)?;
-        // Each of these is about the largest token before a lock.
-        ordered(TokenRule::RealTime, locks, |one| one.returned, |one| one.began)?;
-        // Events of one instant are in the order of the records. A lease that expires at that
-        // instant ended before all of them.
-        let end = |one: &Fenced| (one.to, one.ended.unwrap_or(0));
-        ordered(TokenRule::Leases, locks, end, |one| (one.from, one.returned))?;
-    }
-    Ok(fenced.len())
+    let mut order = TokenOrder::default();
+    history.iter().try_for_each(|record| order.record(record))?;
+    Ok(order.judged())
 }
 
-/// All locks with a fencing token, in the order in which they were returned.
-fn fenced(history: &[Record]) -> Vec<Fenced> {
-    let mut fenced: Vec<Fenced> = Vec::new();
-    let mut open: HashMap<(Arc<str>, usize, Arc<str>), usize> = HashMap::new();
-    let mut invoked = HashMap::new();
-    for (at, record) in history.iter().enumerate() {
-        let (resource, contender) = (record.resource.clone(), record.contender);
-        let who = (resource.clone(), contender, record.token.clone());
-        let latest = open.get(&who).copied();
-        match (record.event, latest) {
-            (Event::Invoked, _) => drop(invoked.insert((resource, contender), at)),
-            (Event::Fenced { fencing_token, until }, _) => {
-                let began = invoked.get(&(resource.clone(), contender)).copied().unwrap_or(at);
-                open.insert(who, fenced.len());
-                fenced.push(Fenced {
-                    resource,
-                    contender,
-                    fencing_token,
-                    from: record.at,
-                    to: until,
-                    began,
-                    returned: at,
-                    ended: None,
-                });
+impl TokenOrder {
+    /// Takes the next record. They come in the order of their instants.
+    ///
+    /// # Errors
+    /// Two locks that break a rule.
+    pub fn record(&mut self, record: &Record) -> Result<(), Box<Disorder>> {
+        let number = self.records;
+        self.records += 1;
+        let order = match self.resources.get_mut(&record.resource) {
+            Some(order) => order,
+            None => self.resources.entry(record.resource.clone()).or_default(),
+        };
+        match record.event {
+            Event::Invoked => order.begin(record.contender, number),
+            Event::Refused | Event::Unknown => order.answered(record.contender),
+            Event::Fenced { fencing_token, until } => {
+                self.judged += 1;
+                order.fenced(record, number, fencing_token, until)?;
             }
-            (Event::Granted { until }, Some(i)) => fenced[i].to = until,
-            (Event::Released | Event::Lost, Some(i)) => {
-                open.remove(&who);
-                if record.at < fenced[i].to {
-                    (fenced[i].to, fenced[i].ended) = (record.at, Some(at));
+            Event::Granted { until } => {
+                if let Some((_, lease)) = order.lease(record).map(|at| &mut order.leases[at]) {
+                    lease.to = until;
                 }
             }
-            _ => {}
+            Event::Released | Event::Lost => order.end(record),
+            Event::Completed { .. } => {}
         }
+        Ok(())
     }
-    fenced
+
+    /// Returns how many tokens there were.
+    pub fn judged(&self) -> usize {
+        self.judged
+    }
 }
 
-fn unique(locks: &[&Fenced]) -> Result<(), Box<Disorder>> {
-    let mut seen: HashMap<u64, &Fenced> = HashMap::new();
-    for second in locks {
-        if let Some(first) = seen.insert(second.fencing_token, second) {
+impl Order {
+    fn begin(&mut self, contender: usize, began: usize) {
+        let before = self.returned.clone();
+        self.requests.insert(contender, Request { began, has_answer: false, before });
+    }
+
+    fn answered(&mut self, contender: usize) {
+        if let Some(request) = self.requests.get_mut(&contender) {
+            request.has_answer = true;
+        }
+        // A request that begins later is compared with the largest one of these.
+        let waits = self.requests.values().filter(|request| !request.has_answer);
+        let first = waits.map(|request| request.began).min().unwrap_or(usize::MAX);
+        let old = self.recent.iter().take_while(|one| one.returned < first).count();
+        self.recent.drain(..old);
+    }
+
+    fn lease(&self, record: &Record) -> Option<usize> {
+        let is_it = |(token, one): &(Arc<str>, Fenced)| {
+            one.contender == record.contender && *token == record.token
+        };
+        self.leases.iter().position(is_it)
+    }
+
+    fn end(&mut self, record: &Record) {
+        if let Some(at) = self.lease(record) {
+            let (_, mut lease) = self.leases.swap_remove(at);
+            lease.to = lease.to.min(record.at);
+            larger(&mut self.ended, lease);
+        }
+    }
+
+    fn fenced(
+        &mut self,
+        record: &Record,
+        returned: usize,
+        fencing_token: u64,
+        to: Instant,
+    ) -> Result<(), Box<Disorder>> {
+        let (resource, contender) = (record.resource.clone(), record.contender);
+        let one = Fenced { resource, contender, fencing_token, from: record.at, to, returned };
+        self.expire(record.at);
+        self.judge(&one)?;
+        larger(&mut self.returned, one.clone());
+        self.recent.push_back(one.clone());
+        self.leases.push((record.token.clone(), one));
+        self.answered(contender);
+        Ok(())
+    }
+
+    /// A lease that expires at an instant ended before all events of that instant.
+    fn expire(&mut self, now: Instant) {
+        for (_, lease) in self.leases.extract_if(.., |(_, lease)| lease.to <= now) {
+            larger(&mut self.ended, lease);
+        }
+    }
+
+    fn judge(&self, second: &Fenced) -> Result<(), Box<Disorder>> {
+        let is_same = |one: &&Fenced| one.fencing_token == second.fencing_token;
+        if let Some(first) = self.recent.iter().find(is_same) {
             return Err(Disorder::of(TokenRule::Unique, first, second));
         }
+        let before = match self.requests.get(&second.contender) {
+            Some(request) => &request.before,
+            None => &self.returned,
+        };
+        let both = [(TokenRule::RealTime, before), (TokenRule::Leases, &self.ended)];
+        for (rule, first) in both {
+            if let Some(first) =
+                first.as_ref().filter(|first| first.fencing_token >= second.fencing_token)
+            {
+                return Err(Disorder::of(rule, first, second));
+            }
+        }
+        Ok(())
     }
-    Ok(())
 }
 
-/// Checks that each lock has a larger token than all locks that ended before it began.
-fn ordered<T: Ord + Copy>(
-    rule: TokenRule,
-    locks: &[&Fenced],
-    end: impl Fn(&Fenced) -> T,
-    begin: impl Fn(&Fenced) -> T,
-) -> Result<(), Box<Disorder>> {
-    let mut ends: Vec<_> = locks.iter().map(|one| (end(one), *one)).collect();
-    ends.sort_by_key(|(end, _)| *end);
-    let mut begins: Vec<_> = locks.iter().map(|one| (begin(one), *one)).collect();
-    begins.sort_by_key(|(begin, _)| *begin);
-    let mut ends = ends.into_iter().peekable();
-    let mut largest: Option<&Fenced> = None;
-    for (begin, second) in begins {
-        while let Some((_, ended)) = ends.next_if(|(end, _)| *end <= begin) {
-            let is_larger = largest.is_none_or(|one| one.fencing_token < ended.fencing_token);
-            largest = if is_larger { Some(ended) } else { largest };
-        }
-        if let Some(first) = largest.filter(|one| one.fencing_token >= second.fencing_token)
-            && first.returned != second.returned
-        {
-            return Err(Disorder::of(rule, first, second));
-        }
+/// Keeps the one with the larger token.
+fn larger(kept: &mut Option<Fenced>, one: Fenced) {
+    if kept.as_ref().is_none_or(|kept| kept.fencing_token < one.fencing_token) {
+        *kept = Some(one);
     }
-    Ok(())
 }
 
 impl Disorder {
@@ -242,8 +306,21 @@ mod tests {
     }
 
     #[test]
+    fn a_long_history_is_judged_in_little_memory() {
+        let mut order = TokenOrder::default();
+        for lock in 0..1_000 {
+            order.record(&asks(lock * 10, 1)).unwrap();
+            order.record(&gets(lock * 10, 1, lock + 1)).unwrap();
+            order.record(&record(lock * 10 + 9, 1, Event::Released)).unwrap();
+        }
+        let kept = &order.resources["r"];
+        assert_eq!((kept.recent.len(), kept.leases.len(), order.judged()), (0, 0, 1_000));
+    }
+
+    #[test]
     fn a_disorder_is_described_in_words() {
-        let disorder = check_tokens(&[gets(0, 1, 32), gets(100, 2, 32)]).unwrap_err();
+        let both = [asks(0, 1), asks(0, 2), gets(0, 1, 32), gets(100, 2, 32)];
+        let disorder = check_tokens(&both).unwrap_err();
         assert_eq!(
             disorder.to_string(),
             "one fencing token twice, of \"r\": contender 1 from 0ns to 100ms (fencing token 32), \

@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 /// Measures by how much a thread that sleeps again and again wakes up late: because other threads
 /// have the processors, or because the whole test run is stopped.
 ///
-/// A test that bounds how long some processes take subtracts what was measured meanwhile. So the
-/// bound stays tight on an idle machine, and a busy one does not break it. The thread ends when this
-/// is dropped.
+/// A test that bounds how long some processes take subtracts these delays. So the bound stays tight
+/// on an idle machine, and a busy one does not break it. The thread ends when this is dropped.
 #[derive(Debug)]
 pub struct Delays(Arc<Mutex<Vec<Duration>>>);
 

@@ -1,5 +1,8 @@
 //! The keys on real masters, as an outsider sees them. These functions block their thread.
 
+use std::collections::HashMap;
+use std::sync::{LazyLock, Mutex, PoisonError};
+
 use redis::FromRedisValue;
 use tokio::time::{Instant, sleep};
 
@@ -48,11 +51,34 @@ pub fn pttl(server: &RedisServer, key: &str) -> i64 {
     text(server, &["PTTL", key])
 }
 
+/// Takes the right to `CLIENT TRACKING` from a user with all rights, in the rules of every server. Some
+/// cannot remove the right to a subcommand.
+pub const NO_TRACKING_RIGHTS: [&str; 4] =
+    ["-client", "+client|id", "+client|kill", "+client|caching"];
+
+/// Returns `true` if a server has a command.
+pub fn has_command(server: &RedisServer, command: &str) -> bool {
+    let about: Vec<redis::Value> = text(server, &["COMMAND", "INFO", command]);
+    matches!(&about[..], [redis::Value::Array(about)] if !about.is_empty())
+}
+
+/// Returns `true` if a server has a setting of its configuration.
+pub fn has_setting(server: &RedisServer, setting: &str) -> bool {
+    let found: Vec<String> = text(server, &["CONFIG", "GET", setting]);
+    !found.is_empty()
+}
+
 /// Returns how often a master has executed a command since it started. Excludes the calls by which
-/// each connection of the library finds out the rights of its user.
+/// each connection of the library finds out the rights of its user. Some servers have no statistics
+/// of subcommands. On these, the calls since the first query are returned.
 pub fn calls(server: &RedisServer, command: &str) -> u64 {
     const TRIED: [&str; 4] = ["del", "eval", "pexpire", "zscore"];
     let stats: String = text(server, &["INFO", "commandstats"]);
+    if let Some((command, subcommand)) = command.split_once('|')
+        && !stats.contains("cmdstat_client|")
+    {
+        return logged(server, [command, subcommand]);
+    }
     let all = |command: &str| -> u64 {
         let head = format!("cmdstat_{command}:calls=");
         let calls = stats.lines().find_map(|line| line.strip_prefix(&head)?.split(',').next());
@@ -61,6 +87,58 @@ pub fn calls(server: &RedisServer, command: &str) -> u64 {
     // The library tries each of these once per connection, after its only `HELLO`.
     let connections = if TRIED.contains(&command) { all("hello") } else { 0 };
     all(command).saturating_sub(connections)
+}
+
+/// Returns how often the log of commands contains a command that begins with these words.
+fn logged(server: &RedisServer, words: [&str; 2]) -> u64 {
+    static LOGS: LazyLock<Mutex<HashMap<String, Log>>> = LazyLock::new(Mutex::default);
+    text::<()>(server, &["CONFIG", "SET", "slowlog-max-len", "100000"]);
+    text::<()>(server, &["CONFIG", "SET", "slowlog-log-slower-than", "0"]);
+    let info: String = text(server, &["INFO", "server"]);
+    let run = info.lines().find(|line| line.starts_with("run_id:")).unwrap();
+    let mut logs = LOGS.lock().unwrap_or_else(PoisonError::into_inner);
+    let log = logs.entry(run.to_owned()).or_default();
+    log.read(server);
+    log.calls.get(&words.map(str::to_uppercase)).copied().unwrap_or(0)
+}
+
+/// What the log of one run of a server has contained so far. Each entry is read only once, because a
+/// busy server logs faster than the whole log can be read again and again.
+#[derive(Default)]
+struct Log {
+    next: u64,
+    calls: HashMap<[String; 2], u64>,
+}
+
+/// An entry: its number, time and duration, and the words of the command.
+type Entry = (u64, u64, u64, Vec<String>);
+
+impl Log {
+    fn read(&mut self, server: &RedisServer) {
+        let newest = entries(server, 1).first().map_or(0, |entry| entry.0 + 1);
+        let unread = newest.saturating_sub(self.next);
+        for (number, _, _, words) in entries(server, unread) {
+            let is_new = number >= self.next && number < newest;
+            if let [command, subcommand, ..] = &words[..]
+                && is_new
+            {
+                let words = [command, subcommand].map(|word| word.to_uppercase());
+                *self.calls.entry(words).or_default() += 1;
+            }
+        }
+        self.next = newest.max(self.next);
+    }
+}
+
+/// Returns the newest entries of the log of commands.
+fn entries(server: &RedisServer, count: u64) -> Vec<Entry> {
+    let log: Vec<redis::Value> = text(server, &["SLOWLOG", "GET", &count.to_string()]);
+    let first_parts = |entry| {
+        let redis::Value::Array(mut parts) = entry else { panic!("no entry: {entry:?}") };
+        parts.truncate(4);
+        redis::from_redis_value(redis::Value::Array(parts)).unwrap()
+    };
+    log.into_iter().map(first_parts).collect()
 }
 
 /// Returns how many of the answering masters have a key.

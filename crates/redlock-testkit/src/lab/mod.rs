@@ -16,7 +16,10 @@ mod wait;
 
 pub use clocks::{WallClocks, ahead};
 pub use delays::Delays;
-pub use keys::{calls, copies, fill, keys, no_key_is_left, pttl, put, text, value};
+pub use keys::{
+    NO_TRACKING_RIGHTS, calls, copies, fill, has_command, has_setting, keys, no_key_is_left, pttl,
+    put, text, value,
+};
 pub use pause::Paused;
 pub use processes::{is_alive, is_stopped, thread_time, waited_for_processor};
 pub use report::Report;

@@ -13,7 +13,7 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 /// How long a test waits for what must not come.
 const NEVER: Duration = Duration::from_millis(300);
 /// Most tests query a server each time, over a new connection. A shorter interval takes the
-/// processor from those that are measured.
+/// processor from the measured code.
 const INTERVAL: Duration = Duration::from_millis(5);
 
 /// Returns a duration in milliseconds.

@@ -22,7 +22,7 @@ impl Port {
         port.mark.is_some().then_some(port)
     }
 
-    /// This very port, marked unless another process has marked it.
+    /// Returns this port, and marks it unless another process has.
     pub(super) fn fixed(number: u16) -> Self {
         Self { number, mark: UdpSocket::bind((Ipv4Addr::LOCALHOST, number)).ok() }
     }

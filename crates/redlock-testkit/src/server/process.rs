@@ -32,7 +32,7 @@ impl Process {
         self.0.id()
     }
 
-    /// How the process ended, if it did.
+    /// Returns how the process ended, if it did.
     pub(super) fn exit_status(&mut self) -> io::Result<Option<ExitStatus>> {
         self.0.try_wait()
     }

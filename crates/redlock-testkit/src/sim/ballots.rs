@@ -23,7 +23,7 @@ impl Link {
         }
     }
 
-    /// Why this request cannot be sent for want of a set.
+    /// Returns why this request cannot be sent for want of a set.
     pub(super) fn obstacle_to(&self, op: &Op) -> Option<Cause> {
         let is_about_set = matches!(op.verb(), Verb::Ballot | Verb::Score);
         (is_about_set && self.set() == Set::Unknown).then(too_early)

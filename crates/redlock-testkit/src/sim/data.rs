@@ -98,10 +98,10 @@ pub struct Data {
 }
 
 impl Data {
-    /// If `run` equals the identity and the set is complete, nothing begins. The same applies
-    /// during a quarantine of this identity whose end is not too far ahead, but the quarantine
-    /// becomes longer if it began with a shorter `max_ttl` than the order has. If the order marks
-    /// the record as outdated, a quarantine always begins.
+    /// Begins a quarantine, unless `run` equals the identity and the set is complete. The same
+    /// applies during a quarantine of this identity whose end is not too far ahead, but the
+    /// quarantine becomes longer if it began with a shorter `max_ttl` than the order has. If the
+    /// order marks the record as outdated, a quarantine always begins.
     pub fn begin(&mut self, time: Millis, order: &Begin) -> Reply {
         let outcome = if time > order.until {
             Outcome::Late
@@ -153,7 +153,7 @@ impl Data {
         self.reply(outcome, time)
     }
 
-    /// If `run` equals the identity, raises `max_ttl` and low members. Otherwise admits the master.
+    /// Raises `max_ttl` and low members if `run` equals the identity. Otherwise admits the master.
     pub fn init(&mut self, time: Millis, order: &Init) -> Reply {
         let outcome = if time > order.until {
             Outcome::Late

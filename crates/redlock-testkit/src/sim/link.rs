@@ -56,6 +56,8 @@ impl Back {
 }
 
 pub(super) struct Link {
+    /// Its own random choices; `None` if it shares those of the master.
+    draws: Option<StdRng>,
     pub(super) request_delay: Delay,
     pub(super) reply_delay: Delay,
     pub(super) lose_requests: bool,
@@ -72,6 +74,8 @@ pub(super) struct Link {
     pub(super) listens_for: Option<QueueTicket>,
     /// The identity with which the server is admitted, by the belief of the client.
     pub(super) admitted: Option<Identity>,
+    /// Requests of an earlier connection may still arrive.
+    pub(super) lacks_barrier: bool,
     /// The client has a quarantine.
     pub(super) has_quarantine: bool,
     /// Receivers of events, by number.
@@ -81,9 +85,10 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(draws: Option<StdRng>) -> Self {
         let at_once = Duration::ZERO..=Duration::ZERO;
         Self {
+            draws,
             request_delay: at_once.clone(),
             reply_delay: at_once,
             lose_requests: false,
@@ -96,13 +101,14 @@ impl Link {
             watched: HashSet::new(),
             listens_for: None,
             admitted: None,
+            lacks_barrier: false,
             has_quarantine: true,
             listeners: Vec::new(),
             reported: None,
         }
     }
 
-    /// Whether bytes pass in both directions, so that a connection can be made.
+    /// Returns `true` if bytes pass in both directions, so that a connection can be made.
     pub(super) fn passable(&self) -> bool {
         !(self.partitioned || self.lose_requests || self.lose_replies)
     }
@@ -114,7 +120,7 @@ impl Link {
             self.swallowed.push(slot);
             return;
         }
-        let due = now.saturating_add(pick(&self.request_delay, rng));
+        let due = now.saturating_add(pick(&self.request_delay, self.draws.as_mut().unwrap_or(rng)));
         let (set, slot) = (self.set(), Some(slot));
         self.requests.push_back(Request { op, set, slot, due });
     }
@@ -125,20 +131,8 @@ impl Link {
             self.swallowed.extend(back.slot());
             return;
         }
-        let due = now.saturating_add(pick(&self.reply_delay, rng));
+        let due = now.saturating_add(pick(&self.reply_delay, self.draws.as_mut().unwrap_or(rng)));
         self.replies.push_back(Reply { back, due });
-    }
-
-    /// Pushes one change of a watched key, or the loss of all keys.
-    pub(super) fn push(&mut self, change: Option<&[u8]>, now: Instant, rng: &mut StdRng) {
-        let event = match change {
-            Some(key) if self.watched.remove(key) => NodeEvent::KeyChanged(key.into()),
-            Some(_) => return,
-            None => NodeEvent::DataLost,
-        };
-        if self.connected {
-            self.reply(Back::Push(event), now, rng);
-        }
     }
 
     /// An event for each listener.
@@ -146,21 +140,16 @@ impl Link {
         self.listeners.iter().map(|(_, events)| (events.clone(), event.clone()))
     }
 
-    /// Ends the connection, and returns the slots of all unanswered requests. The seed decides how
-    /// many of the first requests on their way still arrive later.
+    /// Ends the connection, and returns the slots of all unanswered requests. The requests stay on
+    /// their way.
     #[must_use]
-    pub(super) fn cut(&mut self, rng: &mut StdRng) -> Vec<VoteSlot> {
+    pub(super) fn cut(&mut self) -> Vec<VoteSlot> {
         self.connected = false;
         self.admitted = None;
-        self.watched.clear();
-        self.listens_for = None;
         let replies = self.replies.drain(..);
         let mut unanswered: Vec<_> = replies.filter_map(|reply| reply.back.slot()).collect();
         unanswered.append(&mut self.swallowed);
         unanswered.extend(self.requests.iter_mut().filter_map(|request| request.slot.take()));
-        if !self.requests.is_empty() {
-            self.requests.truncate(rng.random_range(0..=self.requests.len()));
-        }
         unanswered
     }
 }

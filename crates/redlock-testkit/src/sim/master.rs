@@ -5,26 +5,12 @@ use std::time::Duration;
 
 use redlock_core::{Answer, Call, Cause, Instant, Op, QueueTicket, Role, Verb, Verdict};
 
+use super::agenda::Audience;
 use super::clock::WallClock;
 use super::data::Data;
 use super::link::Set;
+use super::log::{Executed, Log};
 use super::tickets::Tickets;
-
-/// One request that a simulated master has carried out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Executed {
-    /// When, on the simulation's clock.
-    pub at: Instant,
-    /// The verb of the request.
-    pub verb: Verb,
-    /// Of which key.
-    pub key: Vec<u8>,
-    /// Signed with which token; empty for requests that have none.
-    pub token: String,
-    /// The master's verdict, whether or not its reply ever arrived.
-    pub verdict: Verdict,
-}
 
 pub(super) const READONLY: &str = "READONLY You can't write against a read only replica.";
 /// The longest part of a value that is shown to a client that does not own it.
@@ -35,8 +21,12 @@ pub(super) struct Master {
     pub(super) clock: WallClock,
     /// With this set, nothing is carried out and every request gets this error.
     pub(super) error: Option<String>,
-    pub(super) log: Vec<Executed>,
-    /// Keys that have changed and whose change was not pushed yet; `None` for the loss of all.
+    /// The executed requests, if the log is enabled.
+    pub(super) log: Option<Log>,
+    /// Which connections hear of the next change of a key.
+    pub(super) watchers: Audience<Vec<u8>>,
+    /// Watched keys that have changed and whose change was not pushed yet; `None` for the loss of
+    /// all.
     pub(super) changes: Vec<Option<Vec<u8>>>,
     /// Its data of admission.
     pub(super) data: Data,
@@ -50,7 +40,15 @@ pub(super) struct Master {
     keys: HashMap<Vec<u8>, Entry>,
 }
 
-#[derive(Debug)]
+/// The data of a simulated master at one moment. Defaults to an empty master.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    keys: HashMap<Vec<u8>, Entry>,
+    queues: HashMap<Vec<u8>, Tickets>,
+    data: Data,
+}
+
+#[derive(Clone, Debug)]
 struct Entry {
     /// `None` if the key is not a string.
     value: Option<Vec<u8>>,
@@ -70,7 +68,8 @@ impl Master {
         Self {
             clock,
             error: None,
-            log: Vec::new(),
+            log: None,
+            watchers: Audience::default(),
             changes: Vec::new(),
             data: Data::default(),
             ballot_error: None,
@@ -81,14 +80,14 @@ impl Master {
         }
     }
 
-    /// `listening` are the tickets whose channels have a listener.
+    /// `listening` has the tickets whose channels have a listener.
     pub(super) fn execute(
         &mut self,
         now: Instant,
         op: &Op,
         set: Set,
         role: Role,
-        listening: &[QueueTicket],
+        listening: &Audience<QueueTicket>,
     ) -> Answer {
         let answer = match &self.error {
             Some(error) => Answer::unknown(Cause::of_error_reply(error.clone())),
@@ -97,17 +96,32 @@ impl Master {
             }
             None => self.answer(now, op, set, listening),
         };
-        self.log.push(Executed {
-            at: now,
-            verb: op.verb(),
-            key: op.key().to_vec(),
-            token: String::from_utf8_lossy(op.token()).into_owned(),
-            verdict: answer.verdict.clone(),
-        });
+        if let Some(log) = &mut self.log {
+            log.push(Executed {
+                at: now,
+                verb: op.verb(),
+                key: op.key().to_vec(),
+                token: String::from_utf8_lossy(op.token()).into_owned(),
+                verdict: answer.verdict.clone(),
+            });
+        }
         answer
     }
 
-    fn answer(&mut self, now: Instant, op: &Op, set: Set, listening: &[QueueTicket]) -> Answer {
+    /// Notes that a key has changed, if anyone wants to know.
+    fn changed(&mut self, key: &[u8]) {
+        if !self.watchers.of(key).is_empty() {
+            self.changes.push(Some(key.to_vec()));
+        }
+    }
+
+    fn answer(
+        &mut self,
+        now: Instant,
+        op: &Op,
+        set: Set,
+        listening: &Audience<QueueTicket>,
+    ) -> Answer {
         self.expire(now, op.key());
         match op.verb() {
             Verb::Acquire { px } | Verb::GiveBack { px } => {
@@ -157,7 +171,7 @@ impl Master {
             Some(entry) if entry.is(op.token()) => {
                 if entry.expire_at < expire_at {
                     entry.expire_at = expire_at;
-                    self.changes.push(Some(op.key().to_vec()));
+                    self.changed(op.key());
                 }
                 Answer::granted()
             }
@@ -198,7 +212,7 @@ impl Master {
 
     pub(super) fn put(&mut self, now: Instant, key: &[u8], value: Option<&[u8]>, px: u64) {
         let expire_at = self.deadline(now, px);
-        self.changes.push(Some(key.to_vec()));
+        self.changed(key);
         self.keys.insert(key.to_vec(), Entry { value: value.map(<[u8]>::to_vec), expire_at });
     }
 
@@ -212,10 +226,20 @@ impl Master {
     }
 
     pub(super) fn flush(&mut self) {
-        self.keys.clear();
-        self.queues.clear();
-        self.data = Data::default();
+        self.restore(Snapshot::default());
         self.changes.push(None);
+    }
+
+    /// Returns what a copy of the data on disk has now.
+    pub(super) fn snapshot(&self) -> Snapshot {
+        let Self { keys, queues, data, .. } = self;
+        Snapshot { keys: keys.clone(), queues: queues.clone(), data: data.clone() }
+    }
+
+    /// Replaces all data.
+    pub(super) fn restore(&mut self, snapshot: Snapshot) {
+        (self.keys, self.queues) = (snapshot.keys, snapshot.queues);
+        self.data = snapshot.data;
     }
 
     fn expire(&mut self, now: Instant, key: &[u8]) {
@@ -226,7 +250,7 @@ impl Master {
 
     pub(super) fn remove(&mut self, key: &[u8]) {
         self.keys.remove(key);
-        self.changes.push(Some(key.to_vec()));
+        self.changed(key);
     }
 
     /// Redis keeps a key through the whole millisecond in which it expires.
@@ -239,7 +263,7 @@ impl Master {
     }
 }
 
-/// Whether a replica refuses it.
+/// Returns `true` if a replica refuses it.
 fn is_write(verb: Verb) -> bool {
     !matches!(verb, Verb::Inspect | Verb::Watch | Verb::ReadMark | Verb::CountWaiters)
 }

@@ -3,22 +3,30 @@
 //! In reading order: `master` (keys, expiry, the effect of each request), `clock` (the master's
 //! clock, which may be wrong), `data` (its admission data, and the effect of each script on it),
 //! `admission` (its answers about that), `ballots` (its handling of ballots), `marks` (completed
-//! jobs), `queues` (waiting contenders), `link` (one connection and the requests on their way),
-//! `node` (the interface and the switches), `nemesis` (a plan that uses the switches).
+//! jobs), `queues` (waiting contenders), `log`, `link` (one connection and the requests on their
+//! way), `agenda` (which connection is next), `world` (a master with all its connections, which is
+//! told the time), `outbox` and `faults`. None of these knows a runtime. Above them are `timed` (a
+//! world in tokio's time), `node` (the interface and the switches) and `nemesis` (a plan that uses
+//! the switches).
 
 mod admission;
+mod agenda;
 mod ballots;
 mod clock;
 mod data;
+mod faults;
 mod link;
+mod log;
 mod marks;
 mod master;
 mod meeting;
 mod nemesis;
 mod node;
+mod outbox;
 mod queue_scripts;
 mod queues;
 mod tickets;
+mod timed;
 mod world;
 
 use std::ops::Deref;
@@ -27,13 +35,20 @@ use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use redlock_core::admission::{Names, RecordedSet, SetId};
+use redlock_core::admission::Names;
 use redlock_core::{Clock, Node};
 
 pub use data::{Ballots, Data};
-pub use master::Executed;
+pub use faults::{InFlight, Restart};
+pub use log::Executed;
+pub use master::Snapshot;
+pub use meeting::Meeting;
 pub use nemesis::{Action, Fault, Nemesis, Step};
 pub use node::SimNode;
+pub use outbox::Outbox;
+pub use queue_scripts::{reserve, take};
+pub use tickets::Tickets;
+pub use world::World;
 
 /// Several simulated masters, as one client of them sees them.
 ///
@@ -84,8 +99,7 @@ impl SimNodes {
     /// Admits all masters, see [`SimNode::init`], and records them as one set.
     pub fn init(&self, max_ttl: Duration) {
         let names = Names::new(self.nodes.iter().map(|node| node.name()));
-        let size = u8::try_from(names.len()).unwrap_or(u8::MAX);
-        let set = RecordedSet { id: SetId(1), size, names };
+        let set = faults::set_of(names);
         self.nodes.iter().for_each(|node| node.init_into(max_ttl, Some(set.clone())));
     }
 

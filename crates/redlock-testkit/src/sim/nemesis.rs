@@ -20,7 +20,7 @@ pub enum Fault {
     KillAndLoseData,
     /// The process is stopped for a while.
     Pause,
-    /// Its connections break for a while.
+    /// The connections of the master break for a while.
     Partition,
     /// Requests vanish for a while.
     LoseRequests,
@@ -28,7 +28,7 @@ pub enum Fault {
     LoseReplies,
     /// Both ways are slow for a while.
     Delay,
-    /// Its clock is set, for good. Counts against no limit.
+    /// The clock of the master is set permanently. This counts against no limit.
     ClockStep,
     /// Several masters are stopped one after the other and resumed in another order.
     SwizzleClog,

@@ -25,8 +25,8 @@ fn is_reservation(found: &Found) -> bool {
 }
 
 impl Tickets {
-    /// The effect of the script on an entry.
-    pub(super) fn enter(&mut self, master: &mut Meeting<'_>, entry: &Entry) -> Answer {
+    /// Carries out the script on an entry.
+    pub fn enter(&mut self, master: &mut dyn Meeting, entry: &Entry) -> Answer {
         self.expire(master);
         let (ticket, found) = (entry.queue.ticket(), master.found().map(|(found, _)| found));
         let is_for_us = found.as_ref().is_some_and(|found| is_for(found, Some(ticket)));
@@ -49,8 +49,8 @@ impl Tickets {
         refused(master).with_queued(Queued { waiters: self.len(), rank: self.rank(ticket) })
     }
 
-    /// The effect of the script on an exit.
-    pub(super) fn leave(&mut self, master: &mut Meeting<'_>, exit: &Exit) -> Answer {
+    /// Carries out the script on an exit.
+    pub fn leave(&mut self, master: &mut dyn Meeting, exit: &Exit) -> Answer {
         self.expire(master);
         let found = master.found().map(|(found, _)| found);
         let ours = found.as_ref().zip(exit.token.as_ref());
@@ -86,12 +86,12 @@ impl Tickets {
         {
             // Only the first waiter watches the key. A holder that knows of no waiter notifies
             // none.
-            master.tell(next, Call::Next);
+            master.tell(next, if is_anothers { Call::Try } else { Call::Next });
         }
         left(is_ours, self.len())
     }
 
-    fn expire(&mut self, master: &Meeting<'_>) {
+    fn expire(&mut self, master: &dyn Meeting) {
         if self.is_over(master.time_us()) {
             self.waiting.clear();
         }
@@ -99,7 +99,7 @@ impl Tickets {
 
     fn take(
         &mut self,
-        master: &mut Meeting<'_>,
+        master: &mut dyn Meeting,
         ticket: QueueTicket,
         (token, px): &(Token, u64),
     ) -> Answer {
@@ -109,7 +109,7 @@ impl Tickets {
     }
 
     /// Returns the first ticket that listens, or is `own`. Drops the tickets before it.
-    fn first(&mut self, master: &Meeting<'_>, own: Option<QueueTicket>) -> Option<QueueTicket> {
+    fn first(&mut self, master: &dyn Meeting, own: Option<QueueTicket>) -> Option<QueueTicket> {
         for _ in 0..SharedQueue::DROPS_MAX {
             let (_, ticket) = *self.waiting.first()?;
             if Some(ticket) == own || master.listens(ticket) {
@@ -120,15 +120,15 @@ impl Tickets {
         None
     }
 
-    fn hand_to(&mut self, master: &mut Meeting<'_>, to: QueueTicket, px: u64) {
+    fn hand_to(&mut self, master: &mut dyn Meeting, to: QueueTicket, px: u64) {
         master.tell(to, Call::Go);
         self.remove(to);
         master.set(&Reservation { ticket: Some(to) }.to_string(), px);
     }
 }
 
-/// The effect of the script that takes a free or reserved key.
-pub(super) fn take(master: &mut Meeting<'_>, token: &str, px: u64) -> Answer {
+/// Carries out the script that takes a free or reserved key.
+pub fn take(master: &mut dyn Meeting, token: &str, px: u64) -> Answer {
     match master.found() {
         Some((found, _)) if !is_reservation(&found) => refused(master),
         _ => {
@@ -138,8 +138,8 @@ pub(super) fn take(master: &mut Meeting<'_>, token: &str, px: u64) -> Answer {
     }
 }
 
-/// The effect of the script that replaces a token by a reservation.
-pub(super) fn reserve(master: &mut Meeting<'_>, token: &str, px: u64) -> Answer {
+/// Carries out the script that replaces a token by a reservation.
+pub fn reserve(master: &mut dyn Meeting, token: &str, px: u64) -> Answer {
     match master.found() {
         Some((found, _)) if is(&found, token) => {
             master.set(Reservation::PREFIX, px);
@@ -149,7 +149,7 @@ pub(super) fn reserve(master: &mut Meeting<'_>, token: &str, px: u64) -> Answer 
     }
 }
 
-fn refused(master: &Meeting<'_>) -> Answer {
+fn refused(master: &dyn Meeting) -> Answer {
     match master.found() {
         None => Answer::new(Verdict::Free),
         Some((found, left)) => Answer::held(found.as_deref(), Some(left)),

@@ -2,12 +2,18 @@
 
 use redlock_core::{Answer, Cause, Instant, Op, QueueTicket, Queued, Verb, Verdict};
 
+use super::agenda::Audience;
 use super::master::Master;
-use super::meeting::Meeting;
+use super::meeting::AtMaster;
 use super::queue_scripts::{reserve, take};
 
 impl Master {
-    pub(super) fn queue(&mut self, now: Instant, op: &Op, listening: &[QueueTicket]) -> Answer {
+    pub(super) fn queue(
+        &mut self,
+        now: Instant,
+        op: &Op,
+        listening: &Audience<QueueTicket>,
+    ) -> Answer {
         let time_us = self.clock.micros(now);
         let queue = op.entry().map(|entry| &entry.queue);
         let queue = queue.or_else(|| op.exit().map(|exit| &exit.queue));
@@ -19,7 +25,7 @@ impl Master {
             return self.queue_of_another_type(op);
         }
         let mut tickets = self.queues.remove(&name).unwrap_or_default();
-        let mut meeting = Meeting { master: self, now, key: op.key(), listening };
+        let mut meeting = AtMaster { master: self, now, key: op.key(), listening };
         let answer = match (op.verb(), op.entry(), op.exit()) {
             (_, Some(entry), _) => tickets.enter(&mut meeting, entry),
             (_, _, Some(exit)) => tickets.leave(&mut meeting, exit),
@@ -52,7 +58,7 @@ impl Master {
         Answer::new(verdict).with_queued(Queued { waiters: 1, rank: None })
     }
 
-    /// How many tickets wait in a queue.
+    /// Returns how many tickets wait in a queue.
     pub(super) fn waiters(&self, now: Instant, queue: &[u8]) -> u32 {
         self.queues.get(queue).map_or(0, |tickets| tickets.count(self.clock.micros(now)))
     }

@@ -4,7 +4,7 @@ use redlock_core::{QueueTicket, SharedQueue};
 
 /// The tickets of one queue: a sorted set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Tickets {
+pub struct Tickets {
     /// The waiting tickets, the oldest first, each with the time of its entry by the master's clock
     /// in microseconds.
     pub(super) waiting: Vec<(i64, QueueTicket)>,
@@ -13,12 +13,12 @@ pub(super) struct Tickets {
 }
 
 impl Tickets {
-    /// How many there are at this time.
-    pub(super) fn count(&self, time_us: i64) -> u32 {
+    /// Returns how many there are at this time.
+    pub fn count(&self, time_us: i64) -> u32 {
         if self.is_over(time_us) { 0 } else { self.len() }
     }
 
-    /// Whether there is nothing to keep at this time.
+    /// Returns `true` if there is nothing to keep at this time.
     pub(super) fn is_over(&self, time_us: i64) -> bool {
         self.waiting.is_empty() || time_us > self.ends_at
     }
@@ -38,7 +38,8 @@ impl Tickets {
         self.waiting.retain(|(_, found)| *found != ticket);
     }
 
-    pub(super) fn rank(&self, ticket: QueueTicket) -> Option<u32> {
+    /// Returns how many tickets are before this one. `None` if it has no place.
+    pub fn rank(&self, ticket: QueueTicket) -> Option<u32> {
         let at = self.waiting.iter().position(|(_, found)| *found == ticket)?;
         u32::try_from(at).ok()
     }

@@ -22,7 +22,6 @@ pub(crate) struct World {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Handed {
     pub(crate) token: Token,
-    /// Its ballot.
     pub(crate) ballot: Number,
     pub(crate) resource: usize,
     pub(crate) lock: u8,

@@ -8,14 +8,16 @@ use super::*;
 /// first four have come: in which order they are served, with which tokens.
 async fn served_with(
     masters: &SimNodes,
+    seed: u64,
     ttls: &[Duration],
     change: impl AsyncFn(&SimNodes),
 ) -> Vec<(u64, FencingToken)> {
     let served = Arc::new(Mutex::new(Vec::new()));
-    let guard = handle(masters).build().unwrap().lock(RESOURCE).await.unwrap();
+    let holder = handle(masters).seed(seed * 100).build().unwrap();
+    let guard = holder.lock(RESOURCE).await.unwrap();
     let mut waiting = Vec::new();
     for (number, ttl) in (1..=8_u64).zip(ttls.iter().cycle().copied()) {
-        let (client, redlock) = process(masters, number);
+        let (client, redlock) = process(masters, seed * 100 + number);
         let (served, handle) = (served.clone(), redlock.clone());
         let task = tokio::spawn(async move {
             let guard = handle.lock(RESOURCE).ttl(ttl).wait_forever().await.unwrap();
@@ -43,7 +45,7 @@ fn assert_in_order(served: &[(u64, FencingToken)]) {
 #[tokio::test(start_paused = true)]
 async fn waiters_of_different_ttls_are_served_in_order_each_with_its_own() {
     let masters = admitted(5, 0);
-    let served = served_with(&masters, &[ms(200), ms(60_000), ms(1_000)], async |_| {}).await;
+    let served = served_with(&masters, 0, &[ms(200), ms(60_000), ms(1_000)], async |_| {}).await;
     assert_in_order(&served);
     let lives: Vec<u64> = masters[meeting_point(&masters)]
         .log()
@@ -57,17 +59,22 @@ async fn waiters_of_different_ttls_are_served_in_order_each_with_its_own() {
     assert_eq!(lives, [220, 66_000, 1_100, 220, 66_000, 1_100, 220, 66_000]);
 }
 
-/// Trap 21.
-#[tokio::test(start_paused = true)]
-async fn a_meeting_point_whose_clock_is_stepped_an_hour_serves_those_that_wait_in_order() {
-    for step in [HOUR, -HOUR] {
-        let masters = admitted(5, 0);
-        let step_clock = async |masters: &SimNodes| {
-            masters[meeting_point(masters)].step_clock(step);
-            sleep(RENEWED).await;
-        };
-        assert_in_order(&served_with(&masters, &[ms(1_000)], step_clock).await);
-    }
+/// Trap 21. If the clock is stepped ahead, the key of the holder is gone at the meeting point. The first
+/// process in the queue takes it there in vain, and the release may find it in the middle of that.
+#[test]
+fn a_meeting_point_whose_clock_is_stepped_an_hour_serves_those_that_wait_in_order() {
+    seeds::each("a_meeting_point_whose_clock_is_stepped", 0..40, |seed| async move {
+        for step in [HOUR, -HOUR] {
+            let masters = admitted(5, seed);
+            let step_clock = async |masters: &SimNodes| {
+                masters[meeting_point(masters)].step_clock(step);
+                sleep(RENEWED).await;
+            };
+            let served = served_with(&masters, seed, &[ms(1_000)], step_clock).await;
+            assert_in_order(&served);
+        }
+        Ok(())
+    });
 }
 
 /// By then each has renewed its place.
@@ -84,7 +91,7 @@ async fn tokens_rise_from_lease_to_lease_though_the_clocks_of_the_masters_run_ba
             masters[..stepped].iter().for_each(|master| master.step_clock(step));
             sleep(RENEWED).await;
         };
-        assert_in_order(&served_with(&masters, &[ms(1_000)], step_clocks).await);
+        assert_in_order(&served_with(&masters, 0, &[ms(1_000)], step_clocks).await);
     }
 }
 

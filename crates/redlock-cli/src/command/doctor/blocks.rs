@@ -39,7 +39,7 @@ impl<'a> Block<'a> {
         self.nodes.extend(finding.node.as_deref());
     }
 
-    /// Whether something has to be done about it.
+    /// Returns `true` if something has to be done about it.
     pub(super) fn is_problem(&self) -> bool {
         self.first.is_problem()
     }

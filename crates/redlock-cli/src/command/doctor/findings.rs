@@ -47,13 +47,14 @@ pub(super) enum Severity {
 /// The position of a finding among others. Effects follow their causes, whose fix also fixes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
-    /// It keeps a master from voting: the master is unreachable, or a right or a key is wrong.
+    /// A problem that keeps a master from voting: the master is unreachable, or a right or a key is
+    /// wrong.
     Hindrance,
     /// A master answered, and does not vote.
     NoVote,
     /// Too few masters vote.
     NoQuorum,
-    /// It keeps no master from voting.
+    /// A problem that keeps no master from voting.
     Rest,
 }
 
@@ -92,7 +93,7 @@ impl Finding {
         Self::new(Severity::Info, what, impact, fix)
     }
 
-    /// Whether something has to be done about it.
+    /// Returns `true` if something has to be done about it.
     pub(super) fn is_problem(&self) -> bool {
         self.severity != Severity::Info
     }
@@ -185,7 +186,7 @@ fn one_host(nodes: &[NodeReport]) -> Option<Finding> {
     let count = |host: &String| hosts.iter().filter(|other| *other == host).count();
     let host = hosts.iter().find(|host| count(host) > 1)?;
     let what = format!("{} masters are on {host}", count(host));
-    let impact = "they fail together, and share a clock: if it is wrong, they are wrong together";
+    let impact = "they fail together, and one wrong clock affects all of them";
     Some(Finding::info(what, impact, "run each master on a separate machine"))
 }
 
@@ -272,6 +273,7 @@ pub(super) fn of_probe(probe: &Probe, quarantine: Option<Duration>) -> Vec<Findi
     found.extend(probe.write_refusal.as_ref().map(write_refusal));
     found.extend(missing_rights(probe));
     found.extend(missing_commands(probe));
+    found.extend(probe.undeclared.as_deref().map(undeclared));
     found.extend(probe.unexamined.as_deref().map(unexamined));
     found.extend(failed_queries(&probe.failed_queries));
     found
@@ -337,6 +339,13 @@ fn failed_queries(failed: &[String]) -> Option<Finding> {
     (!failed.is_empty()).then(|| Finding::warning(what, impact, fix))
 }
 
+fn undeclared(error: &str) -> Finding {
+    let what = format!("its scripts may not use keys that a call does not declare: {error}");
+    let fix = "allow undeclared keys in its configuration, or use another server; without \
+               quarantines (--quarantine off), no script needs them";
+    Finding::error(what, Purpose::Admission.cost(), fix).ranked(Rank::Hindrance)
+}
+
 /// A right cannot bring back a command that the configuration takes away.
 fn missing_commands(probe: &Probe) -> Vec<Finding> {
     let right = |name: &String| rights::right_of(name);
@@ -377,6 +386,12 @@ fn missing_rights(probe: &Probe) -> Vec<Finding> {
     if !for_people.is_empty() {
         let (what, fix) = said(&for_people);
         found.push(Finding::info(what, Purpose::Listing.cost(), fix));
+    }
+    if let Some(narrow) = &probe.narrow {
+        let (what, fix) = said(&[narrow]);
+        let impact = "it can only use locks whose names its key patterns allow";
+        let fix = format!("if other locks are used, {fix}");
+        found.push(Finding::info(what, impact, fix));
     }
     found
 }

@@ -8,6 +8,7 @@ mod sets;
 mod settings;
 
 use std::ffi::OsStr;
+use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use anyhow::anyhow;
@@ -80,7 +81,7 @@ pub(crate) async fn doctor(global: &Global, args: &args::Doctor) -> Result<u8, F
     session.has_warned_of_list.set(true);
     session.close().await;
     let problems = blocks(&findings).into_iter().filter(Block::is_problem);
-    let problems = problems.map(|block| block.line()).collect::<Vec<_>>();
+    let mut problems = problems.map(|block| block.line()).collect::<Vec<_>>();
     let settings = settings(global);
     if args.json {
         let nodes = nodes.iter().zip(&probes).map(|(node, probe)| Node::new(node, probe)).collect();
@@ -88,11 +89,17 @@ pub(crate) async fn doctor(global: &Global, args: &args::Doctor) -> Result<u8, F
     } else {
         output::line(&people(&settings, &nodes, &findings, global.verbose))?;
     }
-    match problems.len() {
-        0 => Ok(0),
-        1 => Err(Failure::new(FINDINGS, anyhow!("1 finding: {}", problems[0]))),
-        many => Err(Failure::new(FINDINGS, anyhow!("{many} findings: {}", problems.join(", ")))),
+    let count = match problems.len() {
+        0 => return Ok(0),
+        1 => "1 finding".to_owned(),
+        many => format!("{many} findings"),
+    };
+    // On a terminal, the findings are right above this line.
+    if io::stdout().is_terminal() {
+        problems.clear();
     }
+    let said = [count, problems.join(", ")].into_iter().filter(|part| !part.is_empty());
+    Err(Failure::new(FINDINGS, anyhow!(said.collect::<Vec<_>>().join(": "))))
 }
 
 /// Returns the states of the masters, then the settings and the findings. Only verbose lines have

@@ -52,8 +52,8 @@ pub(super) fn of(cause: &Cause, of: Circumstances) -> (&'static str, Cow<'static
 fn unconnected(cause: &Cause) -> &'static str {
     match (cause, cause.tls()) {
         (_, Some(TlsFault::Required)) => {
-            "if this port speaks TLS, use rediss://, or the port that does not; otherwise check the \
-             server and the network"
+            "if this port speaks TLS, use rediss://, or the port that does not; if it is a proxy, \
+             use the address of the server itself; otherwise check the server and the network"
         }
         // A certificate was rejected, so the port speaks TLS.
         (Cause::Unusable(_), Some(_)) => {
@@ -63,6 +63,8 @@ fn unconnected(cause: &Cause) -> &'static str {
             "if this port does not speak TLS, use redis://, or the port that does; otherwise check \
              its certificate, --tls-ca, --tls-cert and --tls-key"
         }
+        // An answer shows that it is not a master.
+        (Cause::Unusable(_), None) => "use the address of an independent master",
         (_, None) => "check the server and the network",
     }
 }

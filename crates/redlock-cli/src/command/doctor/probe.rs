@@ -47,8 +47,14 @@ pub(super) struct Probe {
     pub(super) keeps_writes: Option<bool>,
     /// Rights that are needed and its user lacks.
     pub(super) missing_rights: Vec<String>,
+    /// The right to the keys of all locks, if its user has only some of them.
+    #[serde(skip)]
+    pub(super) narrow: Option<String>,
     /// Commands that are needed and the server does not have, or has under other names.
     pub(super) missing_commands: Vec<String>,
+    /// The error for a script that uses a key which its call does not declare.
+    #[serde(skip)]
+    pub(super) undeclared: Option<String>,
     /// The error of every write, for example if memory is full.
     pub(super) write_refusal: Option<String>,
     /// The keys that the library keeps for itself and that are of another type.
@@ -63,11 +69,12 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// Whether no quarantine begins or ends there.
+    /// Returns `true` if no quarantine begins or ends there.
     pub(super) fn hinders_admission(&self) -> bool {
         let blocks_admission = |right: &String| rights::is_for_admission(right);
         !self.foreign_keys.is_empty()
             || self.write_refusal.is_some()
+            || self.undeclared.is_some()
             || self.missing_rights.iter().any(blocks_admission)
             || self
                 .missing_commands
@@ -147,8 +154,10 @@ async fn probe(master: &mut Direct, asks: &Asks) -> Result<Probe, Cause> {
     let last = rights::tried_last(master, &asks.keys).await?;
     queries.tried.add(last.filter(|_| asks.uses.queues));
     probe.missing_rights = queries.tried.missing;
+    probe.narrow = queries.tried.narrow;
     probe.missing_commands = queries.tried.unknown;
     probe.write_refusal = queries.tried.refusal;
+    probe.undeclared = queries.tried.undeclared;
     probe.failed_queries = queries.failed;
     Ok(probe)
 }
@@ -209,7 +218,7 @@ async fn eviction(
     Ok(if is_limited { (Some(policy), None) } else { (None, Some(policy)) })
 }
 
-/// Whether each write is on disk before it is answered.
+/// Finds out whether each write is on disk before it is answered.
 async fn keeps_writes(
     master: &mut Direct,
     queries: &mut Queries,

@@ -65,7 +65,8 @@ pub(super) fn databases(nodes: &[NodeReport], probes: &[Probe]) -> Option<Findin
     })
 }
 
-/// If all names differ, they are more likely spelled in another way.
+/// Returns the finding for names that differ. If all differ, another spelling is more likely than
+/// another list.
 fn other_names(lists: &Lists, fix: &'static str) -> Finding {
     let shown = lists::both_and_unrecorded(lists);
     match lists::partly_unrecorded(lists).is_empty() {

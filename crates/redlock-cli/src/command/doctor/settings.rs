@@ -11,7 +11,6 @@ use crate::duration::spelled;
 use crate::global::{Global, variable};
 use crate::session::DEFAULT_TTL;
 
-/// One setting.
 #[derive(Debug, Serialize)]
 pub(super) struct Setting {
     name: &'static str,
@@ -42,7 +41,11 @@ impl Setting {
 
     /// Returns the setting as one line of text.
     pub(super) fn people(&self) -> String {
-        let value = self.value.as_deref().unwrap_or("not set");
+        let value = match self.value.as_deref() {
+            None => "not set",
+            Some("") => "none",
+            Some(value) => value,
+        };
         let source = self.place.as_deref().unwrap_or(self.source);
         format!("  {:21}  {value}  ({source})", self.name)
     }

@@ -26,9 +26,10 @@ local function leave()
     local next_one = head()
     if next_one then tell(next_one, channels, 'try') end
   elseif was_first and not is_free then
-    -- Only the first ticket watches the key, because a holder without known waiters calls none.
+    -- Only the first ticket watches the key, because a holder without known waiters calls none. The
+    -- new one queries immediately, or after the reservation if the key is reserved.
     local next_one = first(channels)
-    if next_one then tell(next_one, channels, 'next') end
+    if next_one then tell(next_one, channels, is_anothers and 'try' or 'next') end
   end
   return {is_ours and 1 or 0, call('ZCARD', QUEUE)}
 end

@@ -8,7 +8,6 @@ use super::super::encode;
 use super::super::reply;
 use super::super::resp::Garbage;
 use super::{Form, Pending, Settled, Wire};
-use crate::server_error::ServerError;
 use crate::{Answer, Balloted, Cause, Op, Verb, Verdict, VoteSlot};
 
 impl Wire {
@@ -78,7 +77,7 @@ impl Wire {
             Ok(Some(answer))
                 if form == Form::Parts
                     && self.set.is_some()
-                    && is_script_unknown(&answer)
+                    && self.is_script_refused(&answer)
                     && self.may_repeat(&op) =>
             {
                 let text = encode::by_text(&op, None);
@@ -93,6 +92,12 @@ impl Wire {
             }
             Err(Garbage) => Settled::Garbage(slot),
         }
+    }
+
+    /// Returns `true` if the server did not run the script by its digest, and so did nothing.
+    fn is_script_refused(&mut self, answer: &Answer) -> bool {
+        let Verdict::Unknown(Cause::ErrorReply(text)) = &answer.verdict else { return false };
+        self.loaded.is_refused(text)
     }
 
     /// Returns `true` if a request that the server has not carried out can be sent again, after
@@ -120,10 +125,4 @@ impl Wire {
             _ => Balloted::NoMember,
         }
     }
-}
-
-/// Returns `true` if the server no longer knew the script, and so did nothing.
-fn is_script_unknown(answer: &Answer) -> bool {
-    matches!(&answer.verdict, Verdict::Unknown(Cause::ErrorReply(text))
-        if ServerError::of(text) == ServerError::NoScript)
 }

@@ -205,6 +205,28 @@ fn duplicate_addresses_are_not_part_of_the_list() {
     assert_eq!(written, Some(set(1, 3)), "its id is kept");
 }
 
+/// Requests wait for the addresses that may be duplicates, and are refused if they are not.
+#[test]
+fn addresses_that_are_being_connected_may_be_duplicates() {
+    for (listed, connected) in (5..=8).flat_map(|listed| (0..=listed).map(move |up| (listed, up))) {
+        let mut masters = masters(&vec![Some((1, 5)); listed]);
+        masters.iter_mut().skip(connected).for_each(|master| master.up = false);
+        let mut client = client(&masters, 0);
+        let is_near = |client: &Admission| doubt(client) == Some(ListDoubt::Size);
+        let state = |client: &Admission| (client.awaits_duplicates(), is_near(client));
+        let is_known = connected > 0;
+        let doubt = is_known && listed == 6;
+        assert_eq!(state(&client), (false, doubt), "{listed} {connected}");
+        client.set_connecting(true);
+        let waits = is_known && listed > 6 && connected <= 6;
+        let is_sure = doubt && connected == 6;
+        assert_eq!(state(&client), (waits, is_sure), "{listed} {connected}");
+        let misfits = misfits(&client, listed);
+        let is_refused = misfits.iter().take(connected).all(|one| *one == Some(Misfit::Size));
+        assert_eq!(is_refused && is_known, is_known && listed > 6, "{listed} {connected}");
+    }
+}
+
 /// The address that is connected first votes, and the one that is listed first has the name.
 #[test]
 fn servers_have_the_name_that_is_listed_first() {
@@ -275,6 +297,39 @@ fn admitted_masters_get_the_set_that_all_voting_masters_have() {
         assert!(client.votes(0), "{others:?}");
         let found = masters[0].data.record.set.as_ref().map(|set| set.id.0);
         assert_eq!(found, wanted, "{others:?}");
+    }
+}
+
+/// Masters that it admits could outvote the set that refuses it.
+#[test]
+fn client_admits_no_masters_while_every_voting_one_has_a_set_of_another_size() {
+    let masters_of = |sets: &[(u64, u8)], length: u64| {
+        let mut masters = masters(&sets.iter().map(|set| Some(*set)).collect::<Vec<_>>());
+        let others = masters.len() as u64..length;
+        masters.extend(others.map(|place| Master::fresh(10 * (place + 1))));
+        masters
+    };
+    let three = (1, 3);
+    for (sets, length, admits) in [
+        (vec![(1, 1)], 3, false),
+        (vec![three; 3], 5, false),
+        (vec![(1, 5)], 3, false),
+        (vec![(1, 2); 2], 3, true),
+        (vec![(9, 1), three], 3, true),
+        (vec![], 3, true),
+    ] {
+        let mut masters = masters_of(&sets, length);
+        let mut client = client(&masters, 0);
+        for now in (0..=2 * LENGTH).step_by(100) {
+            settle(&mut client, &mut masters, now);
+        }
+        let last = length as usize - 1;
+        assert_eq!(client.votes(last), admits, "{sets:?}");
+        if !admits {
+            assert_eq!(masters[last].data.record, Record::default(), "{sets:?}");
+            let why = not_admitted(&client, last, 2 * LENGTH);
+            assert_eq!((why.votes_again, why.by_visits), (None, None), "{sets:?}");
+        }
     }
 }
 
@@ -386,7 +441,7 @@ fn init_writes_no_set_unless_every_master_has_answered() {
         let mut masters = masters(&sets);
         masters[2].up = false;
         let plan = plan(&masters, AGAIN).unwrap();
-        assert_eq!(plan.set, None);
+        assert_eq!((plan.set.clone(), &plan.unanswered[..]), (None, &[2][..]));
         let before = ids(&masters);
         carry(&mut masters, &plan);
         assert_eq!(ids(&masters), before);

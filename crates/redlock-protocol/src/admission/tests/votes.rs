@@ -102,7 +102,7 @@ fn is_admitted_at(later: Millis, masters: &[Master], stays: &Admission) -> bool 
     masters[0].data.record.admits(masters[0].identity)
 }
 
-/// How long it takes at the latest if clients come and go.
+/// Returns how long it takes at the latest if clients come and go.
 fn by_visits(client: &Admission, now: Millis) -> Option<Duration> {
     not_admitted(client, 0, now).by_visits
 }
@@ -294,7 +294,7 @@ fn without_quarantine_and_ballots_each_connection_shows_its_use_once_and_for_a_l
     assert!(masters.iter().all(|master| master.data.record == Record::default()));
 }
 
-/// A master that restarted empty, of a namespace with a quarantine, is reached first.
+/// A master that restarted empty, of a prefix with a quarantine, is reached first.
 #[test]
 fn nothing_is_shown_where_clients_with_quarantine_use_the_namespace() {
     let mut masters = three();

@@ -7,7 +7,7 @@ use crate::waiting::{Ask, QueueAnswer, Refusal, Step, Waiting};
 impl Keys {
     /// Handles a caller that may wait for a key. It requests the key immediately if no other caller
     /// of this process requests or holds it. Otherwise it waits for those callers.
-    pub fn ask<R>(&mut self, id: RequestId, cx: &mut Context<'_, R>) {
+    pub fn ask(&mut self, id: RequestId, cx: &mut Context<'_>) {
         let Some(caller) = cx.callers.get_mut(id) else { return };
         let has_queue = self.waiters.of(&caller.key).is_some();
         let usage = if has_queue {
@@ -41,12 +41,12 @@ impl Keys {
 
     /// Handles the lost attempt of a caller that still waits. `answer` is the answer of the meeting
     /// point if it did not let the attempt in.
-    pub fn wait_on<R>(
+    pub fn wait_on(
         &mut self,
         id: RequestId,
         refusal: Refusal,
         answer: Option<QueueAnswer>,
-        cx: &mut Context<'_, R>,
+        cx: &mut Context<'_>,
     ) {
         let Some(caller) = cx.callers.get_mut(id) else { return };
         caller.is_attempted = false;
@@ -64,7 +64,7 @@ impl Keys {
         }
         let step = match refusal {
             Refusal::Held | Refusal::Split if self.uses.is_held(&key) => {
-                waiting.lost_here(answer, cx.now)
+                waiting.lost_here(answer, cx.moment(queue))
             }
             _ if cx.points.lacks_votes() => waiting.lost_for_want_of_votes(cx.moment(queue)),
             refusal => waiting.lost(refusal, answer, cx.moment(queue)),
@@ -75,6 +75,9 @@ impl Keys {
     /// Records a lost attempt for `key`.
     pub fn refused(&mut self, key: &[u8], now: Instant) {
         self.uses.wanted(key);
+        if let Some(one) = self.uses.of_mut(key) {
+            one.was_refused = true;
+        }
         if let Some(queue) = self.waiters.of(key) {
             self.waiters.queues[queue].lost_at = Some(now);
         }
@@ -83,13 +86,13 @@ impl Keys {
     /// Records that a caller has the key. The callers after it wait for its release. `key_use` is
     /// the use under which it requested the key. `since` is when this process got the lease, unless
     /// it was resumed.
-    pub fn won<R>(
+    pub fn won(
         &mut self,
         claim: &mut Claim,
         lock: LockId,
         (id, key_use): (RequestId, UseId),
         since: Option<Instant>,
-        cx: &mut Context<'_, R>,
+        cx: &mut Context<'_>,
     ) {
         claim.key_use = self.uses.won(&claim.key, key_use, (id, lock), since);
         let Some(queue) = self.waiters.of(&claim.key) else { return };
@@ -102,7 +105,7 @@ impl Keys {
 
     /// Records that a caller of this process no longer holds the key, because its release is in
     /// line or its lease is over.
-    pub fn left<R>(&mut self, claim: &Claim, lock: LockId, cx: &mut Context<'_, R>) {
+    pub fn left(&mut self, claim: &Claim, lock: LockId, cx: &mut Context<'_>) {
         if !self.uses.left(claim.key_use, lock) {
             return;
         }
@@ -118,7 +121,7 @@ impl Keys {
     }
 
     /// Records that a caller has its answer and no longer waits.
-    pub fn answered<R>(&mut self, id: RequestId, key: &[u8], cx: &mut Context<'_, R>) {
+    pub fn answered(&mut self, id: RequestId, key: &[u8], cx: &mut Context<'_>) {
         self.uses.end_asking(key, id);
         let Some(queue) = self.waiters.of(key) else { return };
         let step = self.waiters.queues[queue].waiting.leave(id, cx.now);
@@ -126,7 +129,7 @@ impl Keys {
     }
 
     /// Records that a caller has stopped waiting. If an attempt is made for it, that ends first.
-    pub fn withdrawn<R>(&mut self, id: RequestId, cx: &mut Context<'_, R>) {
+    pub fn withdrawn(&mut self, id: RequestId, cx: &mut Context<'_>) {
         match cx.callers.get_mut(id) {
             Some(caller) if caller.is_attempted => caller.is_gone = true,
             Some(_) => self.cancelled(id, cx),
@@ -135,23 +138,23 @@ impl Keys {
     }
 
     /// Removes a caller that is gone and has no attempt.
-    pub fn cancelled<R>(&mut self, id: RequestId, cx: &mut Context<'_, R>) {
+    pub fn cancelled(&mut self, id: RequestId, cx: &mut Context<'_>) {
         if let Some(Caller { key, .. }) = cx.callers.remove(id) {
-            self.news.push_back(News::Cancelled);
+            self.news.push_back(News::Cancelled(id));
             self.answered(id, &key, cx);
         }
     }
 
     /// Lets each head make one attempt, because the event for which heads pause may have come, or
     /// may never come.
-    pub fn pauses_over<R>(&mut self, cx: &mut Context<'_, R>) {
+    pub fn pauses_over(&mut self, cx: &mut Context<'_>) {
         self.each(cx, Waiting::votes_gained);
     }
 
     /// Lets each queue of callers handle an event.
-    pub(super) fn each<R>(
+    pub(super) fn each(
         &mut self,
-        cx: &mut Context<'_, R>,
+        cx: &mut Context<'_>,
         event: impl Fn(&mut Waiting<RequestId>, Moment) -> Step<RequestId>,
     ) {
         let ids: Vec<WaitingId> = self.waiters.queues.ids().collect();
@@ -164,7 +167,7 @@ impl Keys {
     }
 
     /// Advances the head of a queue that has something to do.
-    pub fn head_due<R>(&mut self, id: WaitingId, at: Instant, cx: &mut Context<'_, R>) {
+    pub fn head_due(&mut self, id: WaitingId, at: Instant, cx: &mut Context<'_>) {
         let Some(queue) = self.waiters.queues.get_mut(id) else { return };
         if queue.scheduled != Some(at) {
             return;
@@ -181,7 +184,7 @@ impl Keys {
     /// present answers of the masters. That also applies to a caller that becomes the head because
     /// the wait of the previous head ended at the same time, because its attempt would show nothing
     /// more.
-    pub fn wait_over<R>(&mut self, id: RequestId, cx: &mut Context<'_, R>) {
+    pub fn wait_over(&mut self, id: RequestId, cx: &mut Context<'_>) {
         let Some(caller) = cx.callers.get_mut(id).filter(|caller| !caller.is_attempted) else {
             return;
         };
@@ -206,12 +209,7 @@ impl Keys {
     }
 
     /// Carries out what the head does, and sets its alarm.
-    pub(super) fn step<R>(
-        &mut self,
-        id: WaitingId,
-        mut step: Step<RequestId>,
-        cx: &mut Context<'_, R>,
-    ) {
+    pub(super) fn step(&mut self, id: WaitingId, mut step: Step<RequestId>, cx: &mut Context<'_>) {
         loop {
             step = match step {
                 Step::Wait => return self.schedule(id, cx),
@@ -224,7 +222,9 @@ impl Keys {
                     self.give_up_place_in(id, at, cx);
                     Step::Wait
                 }
-                Step::Attempt(caller, _) if self.is_lost_since(id, caller, cx) => {
+                Step::Attempt(caller, _)
+                    if self.waiters.queues[id].is_lost_since(cx.callers.get(caller)) =>
+                {
                     self.explain(caller, id);
                     self.waiters.queues[id].waiting.leave(caller, cx.now)
                 }
@@ -251,16 +251,7 @@ impl Keys {
         self.news.push_back(News::Explain(vec![caller], id, known));
     }
 
-    /// Returns `true` if an attempt for the key was lost after the wait of this caller was over: its
-    /// own attempt would show nothing more. A client that is late would make one attempt after the
-    /// other, because the end of a wait is noticed only after the runtime has checked its sockets.
-    fn is_lost_since<R>(&self, id: WaitingId, caller: RequestId, cx: &Context<'_, R>) -> bool {
-        let until = cx.callers.get(caller).and_then(|caller| caller.until);
-        let lost_at = self.waiters.queues.get(id).and_then(|queue| queue.lost_at);
-        until.zip(lost_at).is_some_and(|(until, lost_at)| until <= lost_at)
-    }
-
-    pub(super) fn schedule<R>(&mut self, id: WaitingId, cx: &mut Context<'_, R>) {
+    pub(super) fn schedule(&mut self, id: WaitingId, cx: &mut Context<'_>) {
         let Some(queue) = self.waiters.queues.get_mut(id) else { return };
         if queue.waiting.is_over(cx.now) {
             return self.waiters.remove(id);

@@ -5,6 +5,7 @@ use redlock_core::{
 };
 
 use crate::client::ids::UseId;
+use crate::master_set::MasterSet;
 use crate::token::attempt::Defeat;
 use crate::token::lifecycle::Loss;
 use crate::waiting::{QueueAnswer, Refusal};
@@ -28,6 +29,8 @@ pub struct Claim {
     pub(super) meeting: Option<Box<Meeting>>,
     /// The parts that its release leaves to others, once.
     pub(super) legacy: Legacy,
+    /// The meeting point, once the release has also gone to the queues of other masters.
+    pub(super) left_at: Option<usize>,
 }
 
 /// The parts that a release leaves to others.
@@ -37,6 +40,19 @@ pub(super) struct Legacy {
     pub(super) exit: Option<(usize, Exit)>,
     /// How many milliseconds the other masters reserve the key.
     pub(super) reserve_ms: Option<u64>,
+    /// The other masters that hand the key to the first in their own queue.
+    pub(super) elsewhere: MasterSet,
+}
+
+/// The requests of a release.
+#[derive(Debug)]
+pub struct Exits {
+    /// The release of the key.
+    pub release: Op,
+    /// The request to the meeting point in place of it.
+    pub meeting: Option<(usize, Op)>,
+    /// The same for the masters that hand the key to the first in their own queue.
+    pub elsewhere: Option<(MasterSet, Op)>,
 }
 
 /// How one token uses the shared queue of its key.
@@ -63,7 +79,8 @@ impl Claim {
     pub fn new(resource: Resource, key: Key, token: Token, meeting: Option<Box<Meeting>>) -> Self {
         let member = Member::of(resource.as_bytes());
         let (key_use, legacy) = (UseId::default(), Legacy::default());
-        Self { resource, key, token, member, hand_overs: 0, key_use, meeting, legacy }
+        let left_at = None;
+        Self { resource, key, token, member, hand_overs: 0, key_use, meeting, legacy, left_at }
     }
 
     /// Returns how the token uses the shared queue of its key.
@@ -97,17 +114,22 @@ impl Claim {
         (refusal, meeting.answer)
     }
 
-    /// Returns the release, and the request to the meeting point in place of it, which is sent once.
-    pub fn take_exits(&mut self) -> (Op, Option<(usize, Op)>) {
-        let Legacy { exit, reserve_ms } = std::mem::take(&mut self.legacy);
+    /// Returns the release, and the requests in place of it that are sent once.
+    pub fn take_exits(&mut self) -> Exits {
+        let Legacy { exit, reserve_ms, elsewhere } = std::mem::take(&mut self.legacy);
         let (key, token) = (|| self.key.clone(), || self.token.clone());
+        let elsewhere = exit.as_ref().filter(|_| !elsewhere.is_empty()).map(|(at, exit)| {
+            self.left_at = Some(*at);
+            let exit = Exit { leaving: Leaving::Done, gives_up_place: false, ..exit.clone() };
+            (elsewhere, Op::leave(key(), exit))
+        });
         let exit = exit.map(|(at, exit)| (at, Op::leave(key(), exit)));
         let release = match (reserve_ms, &exit) {
             (Some(px), _) => Op::reserve(key(), token(), px),
             (None, Some((_, leave))) => leave.without_exit(),
             (None, None) => Op::release(key(), token()),
         };
-        (release, exit)
+        Exits { release, meeting: exit, elsewhere }
     }
 
     /// Makes the release delete the key and nothing else, because the place in the queue may belong
@@ -118,10 +140,10 @@ impl Claim {
 }
 
 impl Meeting {
-    /// Returns `true` if a token that came from the queue was granted before the meeting point has
-    /// answered and shown whether others wait.
+    /// Returns `true` if the meeting point has not answered yet. Others may wait there, and this
+    /// process may have a place.
     pub(super) fn is_unanswered(&self) -> bool {
-        self.is_open && self.takes
+        self.is_open
     }
 
     /// Returns the request to enter the queue.

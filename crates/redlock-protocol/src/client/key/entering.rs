@@ -19,7 +19,7 @@ pub struct Meets {
 
 impl Keys {
     /// Decides how the attempt of a caller whose turn has come uses the meeting point.
-    pub fn meets<R>(&mut self, id: RequestId, cx: &mut Context<'_, R>) -> Meets {
+    pub fn meets(&mut self, id: RequestId, cx: &mut Context<'_>) -> Meets {
         let Some(caller) = cx.callers.get(id) else { return Meets::default() };
         let queue = self.waiters.get(&caller.key);
         let seeks_quorum = queue.is_some_and(|queue| queue.waiting.is_without_quorum());
@@ -31,7 +31,7 @@ impl Keys {
     }
 
     /// The attempt of a caller enters the queue at the master `at`.
-    fn enter<R>(&mut self, id: RequestId, at: usize, cx: &mut Context<'_, R>) -> Meeting {
+    fn enter(&mut self, id: RequestId, at: usize, cx: &mut Context<'_>) -> Meeting {
         let caller = &cx.callers[id];
         let (mut former, mut since) = (None, caller.asked_at);
         if let Some(queue) = self.waiters.of(&caller.key) {
@@ -57,12 +57,12 @@ impl Keys {
     }
 
     /// Handles a master's answer to an attempt. The meeting point shows what it knows of others.
-    pub fn entered<R>(
+    pub fn entered(
         &mut self,
         (claim, lock): (&mut Claim, LockId),
         is_lease: bool,
         vote: &Vote,
-        cx: &mut Context<'_, R>,
+        cx: &mut Context<'_>,
     ) {
         let Some(meeting) = &mut claim.meeting else { return };
         if meeting.at != vote.master || !std::mem::take(&mut meeting.is_open) {
@@ -77,13 +77,16 @@ impl Keys {
             meeting.has_failed = true;
             return self.broken.failed(&claim.key, vote.master, cx.now);
         }
-        let others_wait = vote.answer.queued.is_some_and(|queued| queued.waiters > 0);
+        let queued_waiters = vote.answer.queued.map_or(0, |queued| queued.waiters);
+        let others_wait = queued_waiters > 0;
         let is_in = meeting.answer.is_none();
+        // The other masters may keep the key for this process, so requests that are repeated take it.
+        meeting.takes |= is_in && vote.answer.queued.is_some();
         meeting.others_wait |= others_wait && is_in;
         if is_in && others_wait {
-            self.others_wait(&claim.key, cx);
+            self.others_wait(&claim.key, queued_waiters, cx);
         } else if is_in && let Some(one) = self.uses.of_mut(&claim.key) {
-            one.others_wait = false;
+            one.waiters = 0;
         } else if !is_in && is_lease {
             self.give_up_place_of(claim, lock, cx);
         }
@@ -91,11 +94,11 @@ impl Keys {
 
     /// Handles the end of the time for answers to an attempt. A meeting point that has not answered
     /// is avoided for a moment. Afterwards, the client gives up the place that it may have there.
-    pub fn silent<R>(
+    pub fn silent(
         &mut self,
         (claim, lock): (&mut Claim, LockId),
         is_lease: bool,
-        cx: &mut Context<'_, R>,
+        cx: &mut Context<'_>,
     ) {
         let Some(at) = claim.meeting.as_ref().filter(|it| it.is_open).map(|it| it.at) else {
             return;
@@ -107,13 +110,13 @@ impl Keys {
     }
 
     /// Gives up the place at the meeting point if a lock was won without it.
-    pub fn won_without<R>(&mut self, claim: &mut Claim, lock: LockId, cx: &mut Context<'_, R>) {
+    pub fn won_without(&mut self, claim: &mut Claim, lock: LockId, cx: &mut Context<'_>) {
         if claim.meeting.as_ref().is_some_and(|meeting| meeting.answer.is_some()) {
             self.give_up_place_of(claim, lock, cx);
         }
     }
 
-    fn give_up_place_of<R>(&mut self, claim: &mut Claim, lock: LockId, cx: &mut Context<'_, R>) {
+    fn give_up_place_of(&mut self, claim: &mut Claim, lock: LockId, cx: &mut Context<'_>) {
         let Some(at) = claim.meeting.as_ref().map(|meeting| meeting.at) else { return };
         let way = Way { has_token: false, gives_up_place: true, leaving: Leaving::Undo };
         let op = Op::leave(claim.key.clone(), self.exit(claim, way, cx));
@@ -124,7 +127,7 @@ impl Keys {
     /// attempt whose caller continues to wait in the queue there deletes its key as at every master.
     /// An attempt that saw no quorum, and has no place there, calls no process: they would see no
     /// quorum either.
-    pub fn leave_after<R>(&mut self, claim: &mut Claim, refusal: Refusal, cx: &mut Context<'_, R>) {
+    pub fn leave_after(&mut self, claim: &mut Claim, refusal: Refusal, cx: &mut Context<'_>) {
         let (at, gives_up_place) = match &claim.meeting {
             Some(meeting) if refusal == Refusal::Alone || meeting.answer.is_some() => return,
             Some(meeting) => (Some(meeting.at), true),
@@ -136,30 +139,29 @@ impl Keys {
     }
 
     /// Handles a master's report of its waiters, in its answer to a release or to a given-up place.
-    pub fn left_queue<R>(&mut self, claim: &Claim, vote: &Vote, cx: &mut Context<'_, R>) {
+    pub fn left_queue(&mut self, claim: &Claim, vote: &Vote, cx: &mut Context<'_>) {
         let Some(queued) = vote.answer.queued else { return };
-        if queued.waiters > 0 {
-            self.others_wait(&claim.key, cx);
+        if claim.left_at.is_some_and(|at| at != vote.master) {
+            if let Some(one) = self.uses.get_mut(claim.key_use) {
+                one.waiters_elsewhere = one.waiters_elsewhere.saturating_add(queued.waiters);
+            }
+        } else if queued.waiters > 0 {
+            self.others_wait(&claim.key, queued.waiters, cx);
         } else if vote.answer.verdict == Verdict::Granted {
             if let Some(one) = self.uses.get_mut(claim.key_use) {
                 one.left_unwanted(vote.master, cx.now);
             }
-            self.nobody_waits(&claim.key, cx);
+            if let Some(one) = self.uses.of_mut(&claim.key) {
+                one.waiters = 0;
+            }
+            if let Some(queue) = self.waiters.of(&claim.key) {
+                self.waiters.queues[queue].waiting.nobody_waits();
+                self.schedule(queue, cx);
+            }
         } else {
             // Another process has the key there. A called process no longer waits, and has no lock
             // yet.
             self.uses.wanted(&claim.key);
-        }
-    }
-
-    /// The meeting point has answered that no process waits for the key.
-    fn nobody_waits<R>(&mut self, key: &[u8], cx: &mut Context<'_, R>) {
-        if let Some(one) = self.uses.of_mut(key) {
-            one.others_wait = false;
-        }
-        if let Some(queue) = self.waiters.of(key) {
-            self.waiters.queues[queue].waiting.nobody_waits();
-            self.schedule(queue, cx);
         }
     }
 }

@@ -32,7 +32,7 @@ use std::time::Duration;
 use redlock_core::{Instant, Op, QueueTicket};
 
 use self::broken::BrokenQueues;
-pub use self::claim::{Claim, Meeting, is_queue_error};
+pub use self::claim::{Claim, Exits, Meeting, is_queue_error};
 pub use self::entering::Meets;
 use self::uses::{Use, Uses};
 use self::waiters::Waiters;
@@ -71,7 +71,7 @@ pub struct Terms {
 
 /// Context of an input.
 #[derive(Debug)]
-pub struct Context<'a, R> {
+pub struct Context<'a> {
     /// The current instant.
     pub now: Instant,
     /// How long a vote takes at present.
@@ -83,7 +83,7 @@ pub struct Context<'a, R> {
     /// The masters.
     pub points: &'a dyn Points,
     /// The callers without an answer.
-    pub callers: &'a mut Callers<R>,
+    pub callers: &'a mut Callers,
     /// The actions that are due later.
     pub timers: &'a mut Timers,
 }
@@ -109,7 +109,7 @@ pub enum News {
     /// A head watches the key.
     Watched,
     /// The caller of a request is gone.
-    Cancelled,
+    Cancelled(RequestId),
     /// A master has not answered a head in time.
     Silent(usize),
     /// A step of a caller.
@@ -172,20 +172,20 @@ impl Keys {
         self.uses.clear_askers();
     }
 
-    fn said<R>(&mut self, id: RequestId, what: &'static str, cx: &Context<'_, R>) {
+    fn said(&mut self, id: RequestId, what: &'static str, cx: &Context<'_>) {
         if cx.is_traced {
             self.news.push_back(News::Said(id, what));
         }
     }
 
-    fn said_at<R>(&mut self, id: WaitingId, at: usize, what: &'static str, cx: &Context<'_, R>) {
+    fn said_at(&mut self, id: WaitingId, at: usize, what: &'static str, cx: &Context<'_>) {
         if cx.is_traced {
             self.news.push_back(News::SaidAt(id, at, what));
         }
     }
 }
 
-impl<R> Context<'_, R> {
+impl Context<'_> {
     /// Returns the parameters of pauses that begin now.
     fn moment(&self, id: WaitingId) -> Moment {
         let random = self.draws.unit(Draw::Wait(id), self.now);

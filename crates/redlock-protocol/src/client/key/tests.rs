@@ -9,7 +9,7 @@ use crate::client::table::Table;
 use crate::lab::{at, ms, timing};
 use crate::master_set::MasterSet;
 use crate::terms::HoldOptions;
-use crate::token::attempt::Defeat;
+use crate::token::attempt::{Attempt, Defeat, Origin};
 use crate::token::lifecycle::Loss;
 use crate::waiting::{Ask, Refusal};
 
@@ -45,10 +45,12 @@ impl Points for Masters {
 struct Process {
     keys: Keys,
     points: Masters,
-    callers: Callers<()>,
+    callers: Callers,
+    requests: Table<RequestId, ()>,
     locks: Table<LockId, ()>,
     timers: Timers,
     now: u64,
+    fan_out: Duration,
 }
 
 /// A lease of the process.
@@ -65,17 +67,19 @@ impl Process {
             keys: Keys::new(terms),
             points: Masters { has_queue },
             callers: Callers::default(),
+            requests: Table::default(),
             locks: Table::default(),
             timers: Timers::default(),
             now: 1_000,
+            fan_out: ms(1),
         }
     }
 
     /// Passes an input, and returns the news as words.
-    fn input(&mut self, input: impl FnOnce(&mut Keys, &mut Context<'_, ()>)) -> String {
+    fn input(&mut self, input: impl FnOnce(&mut Keys, &mut Context<'_>)) -> String {
         let mut cx = Context {
             now: at(self.now),
-            fan_out: ms(1),
+            fan_out: self.fan_out,
             is_traced: false,
             draws: Draws::new(1),
             points: &self.points,
@@ -91,7 +95,8 @@ impl Process {
     }
 
     fn caller(&mut self, until: Option<u64>) -> RequestId {
-        self.callers.insert(Caller {
+        let id = self.requests.insert(());
+        let caller = Caller {
             resource: "k".into(),
             key: key(),
             ttl: None,
@@ -101,13 +106,14 @@ impl Process {
             asked_at: at(self.now),
             until: until.map(at),
             resume: None,
-            reply: (),
             key_use: UseId::default(),
             is_attempted: false,
             is_gone: false,
             has_failed: false,
             ask: Ask::All,
-        })
+        };
+        self.callers.insert(id, caller);
+        id
     }
 
     /// A caller wants the key.
@@ -143,16 +149,28 @@ impl Process {
         self.input(|keys, cx| keys.wait_on(id, Refusal::Held, None, cx))
     }
 
-    /// The lease ends and its release is in line. Returns the news, and the requests of the release.
+    /// The lease ends and its release is in line. Returns the news, and the requests of the
+    /// release.
     fn end(&mut self, mut lease: Lease, is_taken: bool) -> (String, String) {
         let news = self.input(|keys, cx| {
             keys.lease_ends((&mut lease.claim, lease.lock), is_taken, |_| true, cx);
             keys.left(&lease.claim, lease.lock, cx);
         });
-        let (release, exit) = lease.claim.take_exits();
-        let exit = exit.map(|(at, op)| format!(", {:?} at {at}", op.verb()));
-        (news, format!("{:?}{}", release.verb(), exit.unwrap_or_default()))
+        (news, requests_of(&mut lease))
     }
+}
+
+/// The requests of a release, the others first.
+fn requests_of(lease: &mut Lease) -> String {
+    let Exits { release, meeting, elsewhere } = lease.claim.take_exits();
+    let mut words = format!("{:?}", release.verb());
+    let (masters, leave) = elsewhere.unzip();
+    let queues = masters.iter().flat_map(|masters| masters.iter()).zip(leave.iter().cycle());
+    let meeting = meeting.iter().map(|(at, leave)| (*at, leave));
+    for (at, op) in meeting.chain(queues) {
+        write!(words, ", {:?} at {at}", op.verb()).unwrap();
+    }
+    words
 }
 
 fn key() -> Key {
@@ -170,7 +188,7 @@ fn word(news: &News) -> String {
         },
         News::Explain(callers, ..) => format!("explains {}", callers.len()),
         News::Suspect(at, _) => format!("suspects {at}"),
-        News::Cancelled => "cancelled".into(),
+        News::Cancelled(_) => "cancelled".into(),
         News::Polled => "polls".into(),
         News::Silent(at) => format!("silent {at}"),
         News::Watched | News::Said(..) | News::SaidAt(..) => "-".into(),
@@ -291,6 +309,106 @@ fn a_lease_is_reserved_for_others_that_wait() {
     assert_eq!(news, "attempts", "the next caller asks at the meeting point first");
 }
 
+/// It has a place there, or may have, which holds up the others.
+#[test]
+fn a_lease_that_ends_before_the_meeting_point_has_answered_gives_up_its_place() {
+    let mut process = Process::new(true);
+    let (first, _) = process.ask(None);
+    process.attempt(first);
+    process.lose(first);
+    process.attempt(first);
+    // It was refused there, slept, and requests the key from all masters.
+    process.callers[first].ask = Ask::All;
+    let mut lease = process.win(first);
+    process.input(|keys, cx| keys.lease_ends((&mut lease.claim, lease.lock), true, |_| true, cx));
+    let (at, leave) = lease.claim.take_exits().meeting.expect("the meeting point is told");
+    assert!(at == 0 && leave.exit().unwrap().gives_up_place);
+}
+
+/// As many of its releases as there are processes elsewhere.
+#[test]
+fn processes_that_wait_at_other_masters_get_a_share_of_the_releases() {
+    for (here, elsewhere, least, most) in [(3, 4, 450, 560), (6, 1, 110, 180), (3, 0, 5, 30)] {
+        let mut process = Process::new(true);
+        let mut open = 0;
+        for _ in 0..1_000 {
+            let (first, _) = process.ask(None);
+            let mut lease = process.win(first);
+            process.now += 1;
+            let one = process.keys.uses.get_mut(lease.claim.key_use).unwrap();
+            (one.waiters, one.waiters_elsewhere) = (here, elsewhere);
+            process.input(|keys, cx| {
+                keys.lease_ends((&mut lease.claim, lease.lock), true, |_| true, cx);
+                keys.left(&lease.claim, lease.lock, cx);
+            });
+            let requests = requests_of(&mut lease);
+            let calls = "Release, Leave { leaving: Open } at 0, \
+                         Leave { leaving: Done } at 1, Leave { leaving: Done } at 2";
+            open += usize::from(requests == calls);
+            assert!(requests == calls || requests.starts_with("Reserve"), "{requests}");
+        }
+        assert!((least..=most).contains(&open), "{here} here, {elsewhere} elsewhere: {open}");
+    }
+}
+
+#[test]
+fn the_queues_of_other_masters_are_counted_apart() {
+    let mut process = Process::new(true);
+    let (first, _) = process.ask(None);
+    let mut lease = process.win(first);
+    process.keys.uses.get_mut(lease.claim.key_use).unwrap().was_refused = true;
+    process.input(|keys, cx| keys.lease_ends((&mut lease.claim, lease.lock), true, |_| true, cx));
+    assert!(requests_of(&mut lease).ends_with("Leave { leaving: Done } at 2"), "it asks them all");
+    for vote in [(0, 0), (1, 3), (2, 4)].map(|(at, it)| answer(at, Verdict::Granted, it, None)) {
+        process.input(|keys, cx| keys.left_queue(&lease.claim, &vote, cx));
+    }
+    let one = process.keys.uses.get(lease.claim.key_use).unwrap();
+    assert_eq!((one.waiters, one.waiters_elsewhere), (0, 7));
+    let now = at(process.now);
+    assert!(!process.keys.waiters.get(&key()).is_some_and(|one| one.waiting.is_contended(now)));
+}
+
+/// The next callers of this process could otherwise overtake the process that it has called.
+#[test]
+fn others_are_presumed_to_wait_for_as_long_as_the_meeting_point_may_take_to_answer() {
+    for (micros, presumed_ms) in [(100, 10), (1_000, 10), (3_000, 30)] {
+        for (after, is_presumed) in [(presumed_ms - 1, true), (presumed_ms, false)] {
+            let mut process = Process::new(true);
+            process.fan_out = Duration::from_micros(micros);
+            let (first, _) = process.ask(None);
+            let lease = process.win(first);
+            process.now += 100;
+            process.end(lease, true);
+            process.now += after;
+            let next = process.ask(None).0;
+            let asked = if is_presumed { Ask::First } else { Ask::All };
+            assert_eq!(process.callers[next].ask, asked, "{micros} us, after {after} ms");
+        }
+    }
+}
+
+/// They may be reserved for it, as the key was at the meeting point.
+#[test]
+fn an_attempt_at_all_masters_that_the_meeting_point_lets_in_takes_reserved_keys_the_next_time() {
+    let mut process = Process::new(true);
+    let (first, _) = process.ask(None);
+    process.attempt(first);
+    process.lose(first);
+    process.attempt(first);
+    process.callers[first].ask = Ask::All;
+    let mut lease = process.attempt(first);
+    let attempt = Attempt::new(3, Origin::Acquired, timing(1_000), HoldOptions::default(), at(0));
+    let others = (MasterSet::from_iter([1, 2]), MasterSet::EMPTY);
+    let verb = |lease: &Lease| {
+        let [_, others, _] = lease.claim.attempt_ops(&attempt, others, None);
+        others.unwrap().0.verb()
+    };
+    assert!(matches!(verb(&lease), Verb::Acquire { .. }));
+    let vote = answer(0, Verdict::Granted, 0, None);
+    process.input(|keys, cx| keys.entered((&mut lease.claim, lease.lock), false, &vote, cx));
+    assert!(matches!(verb(&lease), Verb::Take { .. }));
+}
+
 #[test]
 fn a_fresh_answer_that_no_process_waits_makes_the_next_release_plain() {
     let mut process = Process::new(true);
@@ -368,7 +486,7 @@ fn callers_whose_wait_is_over_share_one_question_and_the_head_makes_a_last_attem
     assert_eq!([over(&mut process, callers[1]), over(&mut process, callers[2])], ["explains 1"; 2]);
 }
 
-/// A client that is late sees the ends of all waits after the loss of an attempt. The queue is gone
+/// A late client sees the ends of all waits after the loss of an attempt. The queue is gone
 /// before anything follows.
 #[test]
 fn callers_whose_waits_were_over_before_an_attempt_was_lost_share_one_question() {

@@ -1,5 +1,5 @@
-//! `Uses`: the keys that callers of this process request or hold, and the keys that they have left a
-//! moment ago.
+//! `Uses`: the keys that callers of this process request or hold, and the keys that they have left
+//! a moment ago.
 
 use std::time::Duration;
 
@@ -39,8 +39,12 @@ pub(super) struct Use {
     is_old: bool,
     /// The master that answered, when the key was left there, that no process waits, and when.
     unwanted: Option<(usize, Instant)>,
-    /// By the latest answer of a meeting point, others wait for the key.
-    pub(super) others_wait: bool,
+    /// How many others wait for the key, by the latest answer of a meeting point.
+    pub(super) waiters: u32,
+    /// How many wait at other masters, by their latest answers.
+    pub(super) waiters_elsewhere: u32,
+    /// An attempt was lost since the last lease.
+    pub(super) was_refused: bool,
     /// The leases that no caller of this process took.
     pub(super) untaken: Untaken,
     /// The leases in a row, if no queue works.
@@ -78,8 +82,8 @@ impl Uses {
         self.of(key).is_some_and(|one| one.holder.is_some())
     }
 
-    /// Returns the use of a key, which is created if there is none. [`left`](Self::left) removes uses
-    /// of keys that no caller requests or holds, from time to time.
+    /// Returns the use of a key, which is created if there is none. [`left`](Self::left) removes
+    /// uses of keys that no caller requests or holds, from time to time.
     pub(super) fn enter(&mut self, key: &Key) -> UseId {
         let Self { uses, by_key, .. } = self;
         *by_key.entry(key.clone()).or_insert_with(|| uses.insert(Use::new(key.clone())))
@@ -166,7 +170,9 @@ impl Use {
             was_left: false,
             is_old: false,
             unwanted: None,
-            others_wait: false,
+            waiters: 0,
+            waiters_elsewhere: 0,
+            was_refused: false,
             untaken: Untaken::default(),
             run: Run::default(),
             queue: None,
@@ -186,21 +192,27 @@ impl Use {
     }
 
     /// Returns `true` if a caller of this process had the key before its holder. That is remembered
-    /// until many other keys were left, and not for a time: a pause of any length may be short for a
-    /// process that is far away.
+    /// until many other keys were left, and not for a time: a pause of any length may be short for
+    /// a process that is far away.
     pub(super) fn was_held_before(&self) -> bool {
         self.was_left
     }
 
-    /// Records that the key was left at `master`, where no process waits for it.
+    /// Records that the key was left at `master`, and that no process waits for it there.
     pub(super) fn left_unwanted(&mut self, master: usize, now: Instant) {
-        (self.unwanted, self.others_wait) = (Some((master, now)), false);
+        (self.unwanted, self.waiters) = (Some((master, now)), 0);
     }
 
     /// Records that others want the key, or have it.
     pub(super) fn wanted(&mut self) {
         self.unwanted = None;
         self.run.others_came();
+    }
+
+    /// Returns `true` if others wait at other masters, or seem to: another process had the key, and
+    /// the meeting point knows of none.
+    pub(super) fn wait_elsewhere(&self) -> bool {
+        self.waiters_elsewhere > 0 || self.was_refused && self.waiters == 0
     }
 
     /// Returns the master that answered, at most `fresh` ago, that no process waits for the key.
@@ -214,8 +226,8 @@ impl Use {
         self.queue.get_or_insert_with(make).clone()
     }
 
-    /// Returns `true` if the use is kept when unused keys are removed. A key that was left since the
-    /// last time is.
+    /// Returns `true` if the use is kept when unused keys are removed. A key that was left since
+    /// the last time is.
     fn stays(&mut self) -> bool {
         let was_left_since = self.was_left && !self.is_old;
         self.is_old = true;

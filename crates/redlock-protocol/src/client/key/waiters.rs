@@ -2,6 +2,7 @@
 
 use redlock_core::{Instant, Key};
 
+use crate::client::callers::Caller;
 use crate::client::derived::{Index, index};
 use crate::client::ids::{InspectionId, RequestId, WaitingId};
 use crate::client::table::Table;
@@ -30,6 +31,16 @@ pub(super) struct Queue {
     pub(super) lost_at: Option<Instant>,
     /// The last question for callers whose wait was over.
     pub(super) explanation: Option<InspectionId>,
+}
+
+impl Queue {
+    /// Returns `true` if an attempt for the key was lost after the wait of this caller was over: its
+    /// own attempt would show nothing more. A client that is late would make one attempt after the
+    /// other, because the end of a wait is noticed only after the runtime has checked its sockets.
+    pub(super) fn is_lost_since(&self, caller: Option<&Caller>) -> bool {
+        let until = caller.and_then(|caller| caller.until);
+        until.zip(self.lost_at).is_some_and(|(until, lost_at)| until <= lost_at)
+    }
 }
 
 impl Waiters {

@@ -7,7 +7,7 @@ use crate::waiting::{QueueAnswer, Step};
 
 impl Keys {
     /// Queries the meeting point for the holder of the key, and has it report the next change.
-    pub(super) fn watch<R>(&mut self, id: WaitingId, cx: &mut Context<'_, R>) -> Step<RequestId> {
+    pub(super) fn watch(&mut self, id: WaitingId, cx: &mut Context<'_>) -> Step<RequestId> {
         let Some(queue) = self.waiters.queues.get(id) else { return Step::Wait };
         let at = queue.waiting.place().or_else(|| self.meeting_point(&queue.key, cx));
         let Some(queue) = self.waiters.queues.get_mut(id) else { return Step::Wait };
@@ -22,13 +22,13 @@ impl Keys {
     }
 
     /// Sends a request of the head to the meeting point.
-    fn query<R>(
+    fn query(
         &mut self,
         id: WaitingId,
         at: usize,
         op: Op,
         ticket: fn(WaitingId, u32) -> Ticket,
-        cx: &mut Context<'_, R>,
+        cx: &mut Context<'_>,
     ) {
         let Some(queue) = self.waiters.queues.get_mut(id) else { return };
         queue.watch = queue.watch.wrapping_add(1);
@@ -39,12 +39,7 @@ impl Keys {
     }
 
     /// Handles the answer of the meeting point to a watch.
-    pub fn watched<R>(
-        &mut self,
-        (id, number): (WaitingId, u32),
-        vote: &Vote,
-        cx: &mut Context<'_, R>,
-    ) {
+    pub fn watched(&mut self, (id, number): (WaitingId, u32), vote: &Vote, cx: &mut Context<'_>) {
         let Some(queue) = self.waiters.queues.get_mut(id) else { return };
         if queue.watch == number {
             let (verdict, moment) = (&vote.answer.verdict, cx.moment(id));
@@ -54,9 +49,14 @@ impl Keys {
     }
 
     /// Sends the request of a head that wants only a place in the queue, and whose turn has come.
-    pub fn ask_for_place<R>(&mut self, id: WaitingId, cx: &mut Context<'_, R>) {
-        let op = self.op_for_place(id, cx);
+    pub fn ask_for_place(&mut self, id: WaitingId, cx: &mut Context<'_>) {
         let Some(queue) = self.waiters.queues.get(id) else { return };
+        let caller = queue.waiting.head().and_then(|head| cx.callers.get(head));
+        // The request for a place without the key.
+        let op = caller.map(|caller| {
+            let since = queue.waiting.since().max(caller.asked_at);
+            Op::enter(caller.key.clone(), self.entry(&caller.resource, since, cx), None)
+        });
         let at = self.queues_at(&queue.key, queue.waiting.place(), cx);
         let at = at.filter(|at| op.is_some() && self.queue_works(&queue.key, *at, cx));
         let Some(queue) = self.waiters.queues.get_mut(id) else { return };
@@ -67,21 +67,8 @@ impl Keys {
         self.step(id, step, cx);
     }
 
-    /// The request for a place without the key.
-    fn op_for_place<R>(&self, id: WaitingId, cx: &Context<'_, R>) -> Option<Op> {
-        let waiting = &self.waiters.queues.get(id)?.waiting;
-        let caller = cx.callers.get(waiting.head()?)?;
-        let entry = self.entry(&caller.resource, waiting.since().max(caller.asked_at), cx);
-        Some(Op::enter(caller.key.clone(), entry, None))
-    }
-
     /// Handles the answer of the meeting point to the request for a place.
-    pub fn placed<R>(
-        &mut self,
-        (id, number): (WaitingId, u32),
-        vote: &Vote,
-        cx: &mut Context<'_, R>,
-    ) {
+    pub fn placed(&mut self, (id, number): (WaitingId, u32), vote: &Vote, cx: &mut Context<'_>) {
         let answer = QueueAnswer::of(vote.master, &vote.answer, self.terms.ticket);
         let Some(queue) = self.waiters.queues.get_mut(id) else { return };
         if queue.watch != number {
@@ -97,7 +84,7 @@ impl Keys {
     }
 
     /// Handles a meeting point that has not answered in time, and avoids it for a moment.
-    pub fn query_due<R>(&mut self, id: WaitingId, number: u32, cx: &mut Context<'_, R>) {
+    pub fn query_due(&mut self, id: WaitingId, number: u32, cx: &mut Context<'_>) {
         let Some(queue) = self.waiters.queues.get_mut(id) else { return };
         if queue.watch != number || !queue.waiting.is_asking() {
             return;
@@ -110,7 +97,7 @@ impl Keys {
     }
 
     /// Handles a master's call to this process.
-    pub fn called<R>(&mut self, master: usize, call: Call, key: &[u8], cx: &mut Context<'_, R>) {
+    pub fn called(&mut self, master: usize, call: Call, key: &[u8], cx: &mut Context<'_>) {
         let Some(id) = self.waiters.of(key) else {
             if call == Call::Go {
                 self.give_up_place(key, master, cx);
@@ -124,7 +111,7 @@ impl Keys {
     }
 
     /// Handles a change of a watched key.
-    pub fn changed<R>(&mut self, master: usize, key: &[u8], cx: &mut Context<'_, R>) {
+    pub fn changed(&mut self, master: usize, key: &[u8], cx: &mut Context<'_>) {
         let Some(id) = self.waiters.of(key) else { return };
         self.said_at(id, master, "push", cx);
         let step = self.waiters.queues[id].waiting.changed(master, cx.moment(id));
@@ -132,7 +119,7 @@ impl Keys {
     }
 
     /// Wakes the heads that watch at `master`, because its connection or data is lost.
-    pub fn lost_sight<R>(&mut self, master: usize, cx: &mut Context<'_, R>) {
+    pub fn lost_sight(&mut self, master: usize, cx: &mut Context<'_>) {
         self.each(cx, |waiting, moment| waiting.lost_sight(master, moment));
     }
 }

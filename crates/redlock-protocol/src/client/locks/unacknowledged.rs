@@ -44,11 +44,11 @@ pub struct Unacknowledged {
 
 /// The events since the last batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Round {
+pub(super) struct Round {
     /// The number of abandoned releases.
-    pub given_up: u64,
+    pub(super) given_up: u64,
     /// Whether the master acknowledges what it is sent.
-    pub keeps_up: bool,
+    pub(super) keeps_up: bool,
 }
 
 impl Unacknowledged {
@@ -113,7 +113,7 @@ impl Unacknowledged {
     }
 
     /// Begins the next round, unless it is not due yet.
-    pub fn begin(&mut self, now: Instant) -> Option<Round> {
+    pub(super) fn begin(&mut self, now: Instant) -> Option<Round> {
         self.scheduled.take_if(|at| *at <= now)?;
         let is_denying = std::mem::take(&mut self.is_denying);
         self.denials = if is_denying { self.denials + 1 } else { 0 };

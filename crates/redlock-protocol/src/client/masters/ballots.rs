@@ -3,15 +3,8 @@
 use redlock_core::Instant;
 
 use super::Masters;
-use crate::ballot::chooser::Chooser;
 
 impl Masters {
-    /// Returns the ballots of this client. They know the clocks and floors that masters have shown.
-    #[inline]
-    pub fn ballots(&mut self) -> &mut Chooser {
-        &mut self.ballots
-    }
-
     /// Records TIME of a master, and the score from which its members start.
     pub(super) fn learn_facts(&mut self, master: usize, now: Instant) {
         let Some(facts) = &self.links.0[master].facts else { return };

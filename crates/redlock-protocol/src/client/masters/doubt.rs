@@ -9,6 +9,7 @@ use std::time::Duration;
 use redlock_core::Instant;
 
 use super::{Context, Masters, News};
+use crate::client::view::Voters as _;
 
 /// The time between two batches of extensions at one master. They are not urgent, because the probe
 /// has proven that the data is there.

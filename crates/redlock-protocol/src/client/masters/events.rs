@@ -7,22 +7,23 @@ use super::millis::ceil_millis;
 use super::steps::Steps;
 use super::{Context, Masters, News, Weakness};
 use crate::admission::{Event, MasterView};
+use crate::client::view::Voters as _;
 use crate::meeting_point::Weight;
 
 /// Effect of an event on the copies on a master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meaning {
-    /// It can be reached, and the same process as before answers.
+    /// The master can be reached, and the same process as before answers.
     Up,
-    /// It can be reached, and another process answers.
+    /// The master can be reached, and another process answers.
     Restarted,
     /// The connection was refused, so the process has exited.
     Ended,
     /// There is no connection.
     Down,
-    /// Its data may be gone.
+    /// The data of the master may be gone.
     DataLost,
-    /// Nothing.
+    /// No effect.
     Nothing,
 }
 

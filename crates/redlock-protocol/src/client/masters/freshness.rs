@@ -1,7 +1,7 @@
 //! Connected masters are probed about once a minute.
 //!
 //! An open connection reports a loss of data. It does not report that another `init` wrote another
-//! `max_ttl` or converted the namespace, nor that a ballot set was deleted. One probe shows all of
+//! `max_ttl` or converted the prefix, nor that a ballot set was deleted. One probe shows all of
 //! that, and the TIME of the master, on which ballots depend. The probe is a separate request of
 //! four short commands, because idle handles have the oldest facts and send no other requests.
 //!

@@ -113,7 +113,7 @@ impl StepFailure {
 /// lacks.
 pub(super) fn unmet(fencing: bool, has_quarantine: bool, facts: &Facts) -> Option<NotAdmitted> {
     if fencing {
-        // A member of a ballot set that is missing shows a loss of data as well.
+        // A missing member of a ballot set shows a loss of data as well.
         return facts.no_ballots.as_ref().map(|error| {
             let mut why = NotAdmitted::new(WhyNot::NoBallots);
             why.step_error = Some(error.clone());

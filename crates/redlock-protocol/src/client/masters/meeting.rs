@@ -4,7 +4,7 @@ use redlock_core::Instant;
 
 use super::link::State;
 use super::{Context, Masters, News};
-use crate::client::view::Points;
+use crate::client::view::{Points, Voters as _};
 use crate::master_set::MasterSet;
 
 impl Points for Masters {

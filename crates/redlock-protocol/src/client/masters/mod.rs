@@ -8,7 +8,7 @@
 //! In reading order: `link` (one master), `links`, `news`; `events` (what happens to connections), `voting`
 //! (whose answers are valid), `steps` (towards admission), `gate` (attempts that wait for steps),
 //! `doubt` (a master that reports that its data may be gone), `freshness`, `ballots`, `meeting`, `view`
-//! (what questions see).
+//! (what questions see), `voters` (what locks see).
 
 mod ballots;
 mod doubt;
@@ -22,6 +22,7 @@ mod millis;
 mod news;
 mod steps;
 mod view;
+mod voters;
 mod voting;
 
 #[cfg(test)]
@@ -30,11 +31,11 @@ mod tests;
 use std::time::Duration;
 
 use redlock_core::admission::{MAX_TTL_MAX, Names};
-use redlock_core::{Cause, Instant, ListDoubt, Verdict};
+use redlock_core::{Instant, ListDoubt};
 
 pub use self::freshness::FRESH_FOR;
 use self::gate::Gate;
-use self::link::{Link, State};
+use self::link::Link;
 pub use self::links::Links;
 use self::millis::to_millis;
 pub use self::news::{News, Weakness};
@@ -42,7 +43,6 @@ use self::steps::Steps;
 use crate::admission::Admission;
 use crate::ballot::chooser::Chooser;
 use crate::incarnations::Incarnations;
-use crate::inspection::is_incurable;
 use crate::master_set::MasterSet;
 
 /// All masters of one client.
@@ -58,6 +58,8 @@ pub struct Masters {
     /// The masters that get no requests for new locks, because their recorded set does not fit the
     /// list of this client.
     misfits: MasterSet,
+    /// The misfits that are certain, and were reported.
+    reported: MasterSet,
     /// Why the list of this client may be wrong although it works, and the master that shows it.
     doubt: Option<(usize, ListDoubt)>,
     /// The longest usable TTL: the smallest that masters record, or ours if none records one. Only
@@ -116,6 +118,7 @@ impl Masters {
             incarnations: Incarnations::new(masters),
             voting: MasterSet::EMPTY,
             misfits: MasterSet::EMPTY,
+            reported: MasterSet::EMPTY,
             doubt: None,
             max_ttl,
             connecting_until: Instant::ORIGIN,
@@ -144,12 +147,6 @@ impl Masters {
         self.links.0.is_empty()
     }
 
-    /// Returns the longest usable TTL.
-    #[inline]
-    pub fn max_ttl(&self) -> Duration {
-        self.max_ttl
-    }
-
     /// Returns the connections to all masters.
     #[inline]
     pub fn links(&self) -> &Links {
@@ -167,35 +164,10 @@ impl Masters {
         self.admission.set_connecting(may_connect);
     }
 
-    /// Records the answer of `master` to an attempt.
-    #[inline]
-    pub fn answered(&mut self, master: usize, verdict: &Verdict) {
-        self.links.0[master].is_incurable = is_incurable(verdict);
-    }
-
-    /// Returns why no request is sent to `master`. `None` if its node answers, which it also does
-    /// without a connection. `is_attempt`: the request is for a new lock.
-    pub fn obstacle(&self, master: usize, is_attempt: bool, now: Instant) -> Option<Cause> {
-        if is_attempt && let Some(cause) = self.misfit(master) {
-            return Some(cause);
-        }
-        if self.admission.is_foreign(master) {
-            return Some(self.cause(master, now));
-        }
-        // A first connection that is not made in time has timed out, whether or not its node has
-        // reported that yet.
-        let is_connecting = self.links.0[master].state == State::Connecting;
-        (is_connecting && now >= self.connecting_until).then_some(Cause::TimedOut)
-    }
-
-    /// Records whether a lease is held. Returns the masters for which the urgency of a new
-    /// connection has changed.
-    #[inline]
-    pub fn set_holding(&mut self, is_holding: bool) -> MasterSet {
-        if std::mem::replace(&mut self.is_holding, is_holding) == is_holding {
-            return MasterSet::EMPTY;
-        }
-        (0..self.len()).filter(|master| self.links.0[*master].urge(is_holding)).collect()
+    /// Returns `true` if first connections are being made that may show duplicate addresses, without
+    /// which the list fits the recorded set.
+    pub fn awaits_duplicates(&self, now: Instant) -> bool {
+        now < self.connecting_until && self.admission.awaits_duplicates()
     }
 }
 

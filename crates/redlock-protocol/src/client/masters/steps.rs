@@ -10,7 +10,7 @@
 //! time that `Admission` named. A step that goes to several masters (their TIME, their scores) ends
 //! when all have answered or its time is over. `Admission` gets the answers so far.
 //!
-//! # What waits for it
+//! # Who waits for the steps
 //!
 //! - *Attempts* wait when a handle starts or resumes use (`gate.rs`), while fewer than q masters
 //!   vote and steps are under way, and no longer than the connect timeout.
@@ -142,7 +142,7 @@ impl Masters {
 
     pub(super) fn advance_master(&mut self, master: usize, cx: &mut Context<'_>) {
         self.note_connecting(cx.now);
-        match self.admission.step(master, floor_millis(cx.now), Nonce((cx.random)())) {
+        match self.admission.step(master, floor_millis(cx.now), Nonce(cx.moment.nonce())) {
             Step::Nothing => {}
             Step::Wait(at) => self.steps[master].schedule(instant(at)),
             Step::Probe => self.single(master, AdmissionOp::ReadFacts, cx),
@@ -306,7 +306,8 @@ impl Masters {
         self.learn(master, event, cx);
     }
 
-    /// If waiting does not fix the error, the waits of callers end with their next attempt.
+    /// Handles an error reply to a step. If waiting does not fix it, the waits of callers end with
+    /// their next attempt.
     fn step_refused(&mut self, master: usize, cause: &Cause, cx: &mut Context<'_>) {
         if cause.is_error_reply() {
             self.step_failed(master, cause, cx.now);

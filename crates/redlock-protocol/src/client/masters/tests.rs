@@ -2,14 +2,14 @@
 
 use redlock_core::Answer;
 use redlock_core::admission::{
-    AdmissionOp, AdmissionReply, Identity, MEMBERS, Nonce, Record, RunId,
+    AdmissionOp, AdmissionReply, Identity, MEMBERS, Nonce, Record, RecordedSet, RunId, SetId,
 };
-use redlock_core::{Facts, NodeEvent, Vote};
+use redlock_core::{Cause, Facts, NodeEvent, Vote};
 
 use super::*;
 use crate::client::ids::Asker;
-use crate::client::view::Points;
-use crate::lab::{at, ms};
+use crate::client::view::{Points, Purpose, Voters};
+use crate::lab::{Still, at, ms};
 use crate::votes::answer::Counts;
 
 fn terms(has_quarantine: bool) -> Terms {
@@ -50,7 +50,7 @@ impl Client {
 
     fn input(&mut self, input: impl FnOnce(&mut Masters, &mut Context<'_>)) -> Vec<News> {
         let (mut news, now) = (Vec::new(), at(self.now));
-        input(&mut self.masters, &mut Context { now, news: &mut news, random: || 7 });
+        input(&mut self.masters, &mut Context { now, news: &mut news, moment: &mut Still(now) });
         news
     }
 
@@ -264,9 +264,9 @@ fn a_new_connection_is_urgent_while_a_lease_is_held() {
     let mut client = Client::connected();
     assert!(client.masters.set_holding(true).is_empty(), "all are connected");
     assert!(client.down(2, Cause::TimedOut).contains(&News::Urgent(2, true)));
-    assert_eq!(client.masters.set_holding(false), MasterSet::from_iter([2]));
+    assert_eq!(client.masters.set_holding(false), [(2, false)]);
     assert!(!client.masters.links().is_urgent(2));
-    assert_eq!(client.masters.set_holding(true), MasterSet::from_iter([2]));
+    assert_eq!(client.masters.set_holding(true), [(2, true)]);
     assert!(client.up(2).contains(&News::Urgent(2, false)));
 }
 
@@ -307,12 +307,36 @@ fn only_old_facts_are_read_again() {
 #[test]
 fn a_first_connection_that_takes_too_long_has_timed_out() {
     let mut client = Client::new(true);
-    assert_eq!(client.masters.obstacle(0, true, at(999)), None);
-    assert_eq!(client.masters.obstacle(0, true, at(1_000)), Some(Cause::TimedOut));
+    assert_eq!(client.masters.obstacle(0, Purpose::Acquire, at(999)), None);
+    assert_eq!(client.masters.obstacle(0, Purpose::Acquire, at(1_000)), Some(Cause::TimedOut));
     client.up(0);
-    assert_eq!(client.masters.obstacle(0, true, at(1_000)), None);
+    assert_eq!(client.masters.obstacle(0, Purpose::Acquire, at(1_000)), None);
     client.down(0, Cause::TimedOut);
-    assert_eq!(client.masters.obstacle(0, true, at(1_000)), None, "its node answers");
+    assert_eq!(client.masters.obstacle(0, Purpose::Acquire, at(1_000)), None, "its node answers");
+}
+
+/// An extension is proven by masters that have the token. If the list is too short, the copies on
+/// the other masters of the set would expire.
+#[test]
+fn leases_of_other_processes_are_extended_unless_the_list_is_too_short() {
+    for (sets, is_too_short) in
+        [([(1, 3), (2, 3), (3, 3)], false), ([(1, 1); 3], false), ([(1, 5); 3], true)]
+    {
+        let mut client = Client::new(true);
+        for (master, (id, size)) in (0..).zip(sets) {
+            let mut facts = facts(master);
+            let set = Some(RecordedSet { id: SetId(id), size, names: Names::default() });
+            facts.record = Ok(Record { set, ..record(master) }.into());
+            client.event(master.into(), NodeEvent::Up(facts));
+        }
+        let refused = |purpose| client.masters.refused(purpose);
+        let of_lease = if is_too_short { MasterSet::all(3) } else { MasterSet::EMPTY };
+        assert_eq!(refused(Purpose::Acquire), MasterSet::all(3), "{sets:?}");
+        assert_eq!(refused(Purpose::Resume), of_lease, "{sets:?}");
+        assert_eq!(refused(Purpose::Other), MasterSet::EMPTY, "{sets:?}");
+        let obstacle = client.masters.obstacle(0, Purpose::Resume, at(0));
+        assert_eq!(obstacle.is_some(), is_too_short, "{sets:?}");
+    }
 }
 
 #[test]
@@ -322,7 +346,7 @@ fn one_of_two_duplicate_addresses_is_not_asked() {
     client.event(1, NodeEvent::Up(facts(0)));
     assert_eq!(client.masters.voting().len(), 1);
     let twin = (0..2).find(|master| !client.masters.votes(*master)).unwrap();
-    assert!(matches!(client.masters.obstacle(twin, false, at(0)), Some(Cause::TwinOf(_))));
+    assert!(matches!(client.masters.obstacle(twin, Purpose::Other, at(0)), Some(Cause::TwinOf(_))));
 }
 
 #[test]

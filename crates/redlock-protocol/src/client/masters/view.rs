@@ -6,7 +6,7 @@ use redlock_core::{Facts, Instant};
 use super::Masters;
 use super::millis::floor_millis;
 use crate::admission::{Incarnation, InitInputs, InitPlan, MasterView, NoPlan};
-use crate::client::view::{Seen, View};
+use crate::client::view::{Seen, View, Voters as _};
 use crate::master_set::MasterSet;
 
 impl View for Masters {

@@ -6,9 +6,10 @@ use redlock_core::admission::MAX_TTL_MAX;
 use redlock_core::{Cause, Facts, Instant, ListWarning, Lists, NotAdmitted, Vote, WhyNot};
 
 use super::link::StepFailure;
-use super::millis::{ceil_millis, floor_millis};
+use super::millis::ceil_millis;
 use super::{Context, Masters, News};
-use crate::admission::{Event, Misfit, Why};
+use crate::admission::{Event, Misfit};
+use crate::client::view::Voters as _;
 use crate::incarnations::Continuity;
 use crate::master_set::MasterSet;
 use crate::meeting_point::Weight;
@@ -49,18 +50,6 @@ impl Masters {
         self.voting.contains(master)
     }
 
-    /// Returns the masters that vote.
-    #[inline]
-    pub fn voting(&self) -> MasterSet {
-        self.voting
-    }
-
-    /// Returns the masters that vote and get requests for new locks.
-    #[inline]
-    pub fn open(&self) -> MasterSet {
-        self.voting.without(self.misfits)
-    }
-
     /// Returns `true` if a quorum of masters votes on new locks.
     #[inline]
     pub fn has_votes(&self) -> bool {
@@ -80,48 +69,6 @@ impl Masters {
     /// Returns the set that `master` belongs to, and our list.
     fn lists(&self, master: usize) -> Lists {
         self.admission.lists(self.admission.set_of(master), &self.terms.names)
-    }
-
-    /// Returns the masters of `asked` that get a copy and do not vote. A master that is being
-    /// checked is not one of them, because its answer comes after the probe.
-    #[inline]
-    pub fn copies_only(&self, asked: MasterSet) -> MasterSet {
-        let silent = asked.without(self.voting).without(self.misfits);
-        if silent.is_empty() {
-            return silent;
-        }
-        let is_copy = |master: &usize| {
-            !self.admission.is_open(*master) && !self.admission.is_foreign(*master)
-        };
-        silent.iter().filter(is_copy).collect()
-    }
-
-    /// Returns why the answer of `master` is not valid. If a required property is missing, that is
-    /// reported in place of a quarantine, because waiting does not fix it.
-    pub fn cause(&self, master: usize, now: Instant) -> Cause {
-        let link = &self.links.0[master];
-        let why = match (self.admission.why(master, floor_millis(now)), &link.unfit) {
-            (Some(Why::TwinOf(other)), _) => {
-                let name = self.terms.names.iter().nth(other).unwrap_or_default();
-                return Cause::TwinOf(name.to_owned());
-            }
-            (Some(Why::Away), _) => {
-                let away = || Cause::NotConnected("".into());
-                return link.state.cause().cloned().unwrap_or_else(away);
-            }
-            (Some(Why::NotAdmitted(why)), Some(unfit)) if why.why.is_ended_by_quarantine() => {
-                let mut unfit = unfit.clone();
-                unfit.in_quarantine = why.in_quarantine;
-                unfit
-            }
-            (Some(Why::NotAdmitted(mut why)), _) => {
-                why.step_error = link.step_failure.as_ref().map(|failure| failure.error.clone());
-                why
-            }
-            (None, Some(unfit)) => unfit.clone(),
-            (None, None) => NotAdmitted::new(WhyNot::AskedTooEarly),
-        };
-        Cause::NotAdmitted(why.into())
     }
 
     /// Handles an event of a master. All masters are judged together, because an event of one may
@@ -189,7 +136,10 @@ impl Masters {
         let misfits: MasterSet =
             (0..self.len()).filter(|master| self.admission.misfit(*master).is_some()).collect();
         let before = std::mem::replace(&mut self.misfits, misfits);
-        changed.refused = misfits.without(before);
+        let is_certain = !self.admission.awaits_duplicates();
+        let certain = if is_certain { misfits } else { MasterSet::EMPTY };
+        let reported = std::mem::replace(&mut self.reported, certain);
+        changed.refused = certain.without(reported);
         changed.fits = !before.without(misfits).is_empty();
         let doubt = self.admission.list_doubt(&self.terms.names);
         let before = std::mem::replace(&mut self.doubt, doubt);

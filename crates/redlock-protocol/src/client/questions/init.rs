@@ -64,6 +64,8 @@ struct Call {
     ours: Vec<Nonce>,
     /// The latest scripts, until a read shows whether all masters hold their writes.
     pass: Option<WritePass>,
+    /// The masters for which the latest scripts have written no set.
+    unanswered: Vec<usize>,
     /// Our `max_ttl`, if another call keeps a larger one. Masters that received ours get the larger
     /// one, and this call fails.
     gave_up: Option<Millis>,
@@ -132,6 +134,7 @@ impl Inits {
             floor: None,
             ours: Vec::new(),
             pass: None,
+            unanswered: Vec::new(),
             gave_up: None,
         });
         self.consider(view, cx);
@@ -254,8 +257,8 @@ impl Inits {
         call.was.get_or_insert(was);
         let is_whole = answers.len() == masters;
         let options = options(&self.terms, call, is_whole, has_record);
-        let nonces: Vec<Nonce> = (0..masters).map(|_| Nonce((cx.random)())).collect();
-        let fresh = SetId((cx.random)());
+        let nonces: Vec<Nonce> = (0..masters).map(|_| Nonce(cx.moment.nonce())).collect();
+        let fresh = SetId(cx.moment.nonce());
         let listed = Listed { names: self.terms.names.clone(), fresh };
         let (listed, nonces, ours) = (&listed, &nonces[..], &call.ours[..]);
         let inputs = InitInputs { options, listed, answers, nonces, ours };
@@ -284,12 +287,12 @@ impl Inits {
 
     fn write(&mut self, plan: InitPlan, view: &mut impl View, cx: &mut Context<'_>) {
         let pass = Some(WritePass::new(&plan));
-        let InitPlan { orders, floor, .. } = plan;
+        let InitPlan { orders, floor, unanswered, .. } = plan;
         let pending: MasterSet = orders.iter().map(|(master, _)| *master).collect();
         let number = self.begin_phase(Phase::Writing(pending), cx.now);
         if let Some(call) = &mut self.current {
             call.floor = call.floor.max(floor);
-            call.pass = pass;
+            (call.pass, call.unanswered) = (pass, unanswered);
             // It may never be known whether a sent script was executed.
             call.ours.extend(orders.iter().filter_map(|(_, order)| match order {
                 AdmissionOp::Init(init) => Some(init.nonce),
@@ -323,7 +326,8 @@ impl Inits {
         let Some(call) = self.current.take() else { return };
         let row = |master| row(&call, master, view, cx.now);
         let rows = (0..view.count()).map(row).collect();
-        let outcome = InitOutcome { failure, rows, floor: call.floor, set: view.agreed_set() };
+        let Call { floor, unanswered, .. } = call;
+        let outcome = InitOutcome { failure, rows, floor, set: view.agreed_set(), unanswered };
         cx.news.push(Told::Init(outcome.into()));
         self.next(view, cx);
     }

@@ -52,7 +52,7 @@ pub struct Terms {
     pub connect_timeout: Duration,
 }
 
-/// What must follow from a question.
+/// A consequence of a question.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Told {
     /// Send this request about admission to a master.

@@ -29,6 +29,8 @@ pub struct InitOutcome {
     pub floor: Option<Score>,
     /// The set that a quorum of masters agrees on.
     pub set: Option<RecordedSet>,
+    /// The masters that did not answer, so that no set was written.
+    pub unanswered: Vec<usize>,
 }
 
 /// One master, after an order.

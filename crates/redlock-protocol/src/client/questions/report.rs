@@ -17,8 +17,9 @@ pub(super) struct Reports {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Report {
     number: u32,
+    asked: MasterSet,
     pending: MasterSet,
-    said: Vec<Option<Probed>>,
+    said: Vec<Option<Result<Probed, Cause>>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -26,14 +27,15 @@ struct Probed {
     facts: Facts,
     members: Option<u32>,
     at: Instant,
-    /// The standing at the time of this answer, because a later standing might contradict it.
-    standing: (Option<Cause>, Option<Cause>),
+    /// Why the master did not vote at the time of this answer, because a later standing might
+    /// contradict it.
+    why_not: Option<Cause>,
 }
 
 /// The state of one master.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ReportRow {
-    /// Why it does not vote. `None` if it votes.
+    /// Why it does not vote, or did not answer. `None` if it answered and votes.
     pub why_not: Option<Cause>,
     /// Why it gets no requests for new locks although it may vote.
     pub why_no_locks: Option<Cause>,
@@ -59,15 +61,26 @@ impl Reports {
 
     pub(super) fn begin(&mut self, view: &impl View, cx: &mut Context<'_>) -> u32 {
         self.number = self.number.wrapping_add(1);
-        let (number, masters) = (self.number, view.count());
-        let pending = view.connected();
-        self.open.push(Report { number, pending, said: vec![None; masters] });
+        let (number, said) = (self.number, vec![None; view.count()]);
+        let (asked, pending) = (MasterSet::EMPTY, MasterSet::EMPTY);
+        self.open.push(Report { number, asked, pending, said });
+        self.proceed(number, view, cx);
+        number
+    }
+
+    /// Queries the masters that have connected since then, and completes the report if all have
+    /// answered. Otherwise a master that connects late would be left out without a reason.
+    fn proceed(&mut self, number: u32, view: &impl View, cx: &mut Context<'_>) {
+        let mut open = self.open.iter_mut();
+        let Some(report) = open.find(|report| report.number == number) else { return };
+        let added = view.connected().without(report.asked);
+        report.asked = report.asked.union(added);
+        report.pending = report.pending.union(added);
         let ask = |master| Told::Ask(master, AdmissionOp::ReadFacts.into(), Asker::Report(number));
-        cx.news.extend(pending.iter().map(ask));
-        if pending.is_empty() {
+        cx.news.extend(added.iter().map(ask));
+        if report.pending.is_empty() {
             self.end(number, view, cx);
         }
-        number
     }
 
     pub(super) fn answered(
@@ -80,14 +93,16 @@ impl Reports {
     ) {
         let mut open = self.open.iter_mut();
         let Some(report) = open.find(|report| report.number == number) else { return };
-        if let Ok(AdmissionReply::Facts { facts, members }) = said {
-            let standing = standing(view, master, cx.now);
-            report.said[master] = Some(Probed { facts, members, at: cx.now, standing });
-        }
+        report.said[master] = match said {
+            Ok(AdmissionReply::Facts { facts, members }) => {
+                let why_not = view.seen(master, cx.now).why_not;
+                Some(Ok(Probed { facts, members, at: cx.now, why_not }))
+            }
+            Ok(_) => None,
+            Err(cause) => Some(Err(cause)),
+        };
         report.pending.remove(master);
-        if report.pending.is_empty() {
-            self.end(number, view, cx);
-        }
+        self.proceed(number, view, cx);
     }
 
     /// Completes a report: all masters have answered, or its time is over.
@@ -95,21 +110,23 @@ impl Reports {
         let place = self.open.iter().position(|report| report.number == number);
         let Some(place) = place else { return };
         let Report { said, .. } = self.open.swap_remove(place);
-        let mut clocks: Vec<i64> = said.iter().flatten().filter_map(Probed::ahead).collect();
+        let probed = said.iter().flatten().filter_map(|said| said.as_ref().ok());
+        let mut clocks: Vec<i64> = probed.filter_map(Probed::ahead).collect();
         let median = lower_median(&mut clocks);
-        let row = |(master, said): (usize, Option<Probed>)| {
-            let known = said.as_ref().map(|said| said.standing.clone());
-            let (why_not, why_no_locks) = known.unwrap_or_else(|| standing(view, master, cx.now));
-            ReportRow { why_not, why_no_locks, server: said.map(|said| said.server(median)) }
+        let row = |(master, said): (usize, Option<Result<Probed, Cause>>)| {
+            // The lists of all rows are the latest one: an address that was connected in the
+            // meantime may be a duplicate.
+            let Seen { why_not, why_no_locks, .. } = view.seen(master, cx.now);
+            let (why_not, server) = match said {
+                Some(Ok(said)) => (said.why_not.clone(), Some(said.server(median))),
+                Some(Err(cause)) => (why_not.or(Some(cause)), None),
+                None => (why_not.or(Some(Cause::TimedOut)), None),
+            };
+            ReportRow { why_not, why_no_locks, server }
         };
         let rows = said.into_iter().enumerate().map(row).collect();
         cx.news.push(Told::Report(number, rows));
     }
-}
-
-fn standing(view: &impl View, master: usize, now: Instant) -> (Option<Cause>, Option<Cause>) {
-    let Seen { why_not, why_no_locks, .. } = view.seen(master, now);
-    (why_not, why_no_locks)
 }
 
 impl Probed {

@@ -6,12 +6,14 @@ use redlock_core::admission::{MEMBERS, RecordedSet};
 
 use super::*;
 use crate::admission::{Incarnation, InitInputs, InitOptions, InitPlan, MasterView, NoPlan};
-use crate::lab::{at, ms};
+use crate::lab::{Still, at, ms};
 use crate::master_set::MasterSet;
 
 /// Masters as questions see them, with the plan that they make.
 struct Masters {
     connected: Vec<bool>,
+    why_not: Option<Cause>,
+    why_no_locks: Option<Cause>,
     plan: Result<InitPlan, NoPlan>,
     /// The options of each plan.
     asked: Vec<InitOptions>,
@@ -20,7 +22,9 @@ struct Masters {
 impl Masters {
     fn new(connected: [bool; 3]) -> Self {
         let plan = Err(NoPlan::NoQuorum);
-        Self { connected: connected.to_vec(), plan, asked: Vec::new() }
+        let why_not = Some(Cause::TimedOut);
+        let connected = connected.to_vec();
+        Self { connected, why_not, why_no_locks: None, plan, asked: Vec::new() }
     }
 }
 
@@ -34,8 +38,9 @@ impl View for Masters {
     }
 
     fn seen(&self, _: usize, _: Instant) -> Seen<'_> {
-        let why_not = Some(Cause::TimedOut);
-        Seen { facts: None, max_ttl: None, set: None, why_not, why_no_locks: None }
+        let why_not = self.why_not.clone();
+        let why_no_locks = self.why_no_locks.clone();
+        Seen { facts: None, max_ttl: None, set: None, why_not, why_no_locks }
     }
 
     fn reachable(&self) -> Vec<(usize, Incarnation)> {
@@ -95,7 +100,8 @@ impl Client {
         input: impl FnOnce(&mut Questions, &mut Masters, &mut Context<'_>) -> T,
     ) -> Vec<Told> {
         let mut news = Vec::new();
-        let mut cx = Context { now: at(self.now), news: &mut news, random: || 7 };
+        let mut cx =
+            Context { now: at(self.now), news: &mut news, moment: &mut Still(at(self.now)) };
         input(&mut self.questions, &mut self.masters, &mut cx);
         news
     }
@@ -182,6 +188,7 @@ fn what_was_written_is_read_again_before_it_is_claimed() {
         max_ttl: 60_000,
         lower: false,
         set: None,
+        unanswered: vec![2],
     });
     client.init();
     (0..2).for_each(|master| assert_eq!(client.scores(master), []));
@@ -243,6 +250,44 @@ fn a_report_shows_clocks_against_their_median_and_who_did_not_answer() {
     assert_eq!(*same, number);
     let offset = |row: &ReportRow| row.server.as_ref().and_then(|server| server.clock_offset_ms);
     assert_eq!(rows.iter().map(offset).collect::<Vec<_>>(), [Some(0), Some(250), None]);
+}
+
+/// An address that is connected while others answer may be a duplicate, and shorten the list.
+#[test]
+fn rows_of_a_report_show_the_list_at_its_end() {
+    let mut client = Client::new([true, true, false]);
+    client.masters.why_no_locks = Some(Cause::TimedOut);
+    let (masters, number) = asked(&client.input(|all, masters, cx| all.report(masters, cx)));
+    let mut told = Vec::new();
+    for master in masters {
+        let said = AdmissionReply::Facts { facts: facts(master, 0), members: None };
+        told = client.input(|all, masters, cx| {
+            all.report_answered(number, master, Ok(said), masters, cx);
+        });
+        client.masters.why_no_locks = None;
+    }
+    let [Told::Report(_, rows)] = &told[..] else { panic!("{told:?}") };
+    assert!(rows.iter().all(|row| row.why_no_locks.is_none()), "{rows:?}");
+}
+
+/// Otherwise a master that is connected too late for its query has neither an answer nor a reason.
+#[test]
+fn masters_that_are_connected_during_a_report_are_asked_as_well() {
+    let mut client = Client::new([true, false, false]);
+    client.masters.why_not = None;
+    let (masters, number) = asked(&client.input(|all, masters, cx| all.report(masters, cx)));
+    assert_eq!(masters, [0]);
+    client.masters.connected = vec![true, true, true];
+    let answer = |client: &mut Client, master, said| {
+        client.input(|all, masters, cx| all.report_answered(number, master, said, masters, cx))
+    };
+    let of = |master| AdmissionReply::Facts { facts: facts(master, 0), members: None };
+    assert_eq!(asked(&answer(&mut client, 0, Ok(of(0)))), (vec![1, 2], number));
+    assert_eq!(answer(&mut client, 1, Err(Cause::ConnectionClosed)), []);
+    let told = client.input(|all, masters, cx| all.report_due(number, masters, cx));
+    let [Told::Report(_, rows)] = &told[..] else { panic!("{told:?}") };
+    let causes: Vec<_> = rows.iter().map(|row| row.why_not.clone()).collect();
+    assert_eq!(causes, [None, Some(Cause::ConnectionClosed), Some(Cause::TimedOut)]);
 }
 
 #[test]

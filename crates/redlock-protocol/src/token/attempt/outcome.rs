@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{AGAIN_MAX, Attempt, Defeat};
+use super::{Attempt, Defeat};
 use crate::quorum::quorum;
 use crate::waiting::Refusal;
 
@@ -20,17 +20,12 @@ impl Attempt {
 }
 
 impl Outcome<'_> {
-    /// Returns how long the votes took, at most the node timeout. A process that was stopped during
-    /// the vote has not measured its network.
+    /// Returns how long the first vote of each master took until they decided, at most the node
+    /// timeout. A process that was stopped during the vote has not measured its network.
     #[inline]
     pub fn fan_out(&self) -> Duration {
-        self.0.decided.saturating_since(self.0.started).min(self.0.timing.node_timeout)
-    }
-
-    /// Returns `true` if each master has received exactly one request, so that the duration of the
-    /// vote is meaningful.
-    pub fn is_measured(&self) -> bool {
-        self.0.enters.as_ref().is_none_or(|enters| enters.again == AGAIN_MAX)
+        let Attempt { started, decided, timing, .. } = self.0;
+        decided.map_or(Duration::ZERO, |at| at.saturating_since(*started)).min(timing.node_timeout)
     }
 
     /// Returns `true` if a quorum of masters has answered, so that the request does not wait for

@@ -81,8 +81,7 @@ impl Lifecycle {
     /// Turns the attempt into a lease.
     fn win(&mut self, now: Instant) -> Step {
         let Some(attempt) = self.take_attempt() else { return Step::Wait };
-        let outcome = attempt.outcome();
-        let fan_out = outcome.is_measured().then(|| outcome.fan_out());
+        let fan_out = attempt.outcome().fan_out();
         let lease = attempt.into_lease(now);
         let proof = lease.proof();
         self.stage = Stage::Lease(lease);

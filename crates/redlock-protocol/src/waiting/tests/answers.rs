@@ -56,7 +56,7 @@ fn reports_about_others_apply_to_attempts_lost_here_as_well() {
     for others_wait in [false, true] {
         let answer = QueueAnswer { others_wait, ..Place::First.answered(0) };
         let mut waiting = World::after(&[JOIN]).waiting;
-        assert_eq!(waiting.lost_here(Some(answer), Instant::ORIGIN), Step::Wait);
+        assert_eq!(waiting.lost_here(Some(answer), start(0.5)), Step::Wait);
         assert_eq!(waiting.is_contended(Instant::ORIGIN), others_wait);
         waiting.nobody_waits();
         assert!(!waiting.is_contended(Instant::ORIGIN));
@@ -146,7 +146,7 @@ fn the_third_push_behind_which_one_holder_has_the_key_is_followed_and_the_fourth
 #[test]
 fn a_head_that_awaits_a_local_release_passes_a_call_on() {
     let mut waiting = World::after(&[JOIN, REFUSED, FIRST, HELD]).waiting;
-    assert_eq!(waiting.lost_here(None, Instant::ORIGIN), Step::Wait);
+    assert_eq!(waiting.lost_here(None, start(0.5)), Step::Wait);
     assert!(waiting.awaits_release() && waiting.place() == Some(0));
     assert_eq!(waiting.called(0, Call::Go, RESERVATION, start(0.5)), Step::Leave(0));
     for call in [Call::Try, Call::Next] {

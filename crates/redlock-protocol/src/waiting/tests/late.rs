@@ -205,7 +205,7 @@ impl World {
     }
 }
 
-/// How many holds pass the waiter at most, and how many states there are.
+/// Returns how many holds pass the waiter at most, and how many states there are.
 fn passed(rule: Rule) -> (u8, usize) {
     let mut seen: HashSet<World> = HashSet::new();
     let mut open = vec![World::begin()];

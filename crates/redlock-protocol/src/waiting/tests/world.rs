@@ -161,7 +161,7 @@ impl World {
                 self.carry_out(step);
             }
             Event::LostHere if self.attempt_ends() => {
-                let step = self.waiting.lost_here(None, now);
+                let step = self.waiting.lost_here(None, moment);
                 self.carry_out(step);
             }
             Event::LostForWantOfVotes if self.attempt_ends() => {

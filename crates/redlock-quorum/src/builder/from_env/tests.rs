@@ -70,8 +70,8 @@ fn every_variable_reaches_the_handle() {
         ["a:6379", "b:6379", "c:6379"]
     );
     assert_eq!(&*settings.prefix, b"app:");
-    assert_eq!(settings.max_ttl, Some(Duration::from_secs(120)));
-    assert_eq!(settings.node_timeout, Some(Duration::from_millis(70)));
+    assert_eq!(settings.limits.max_ttl, Some(Duration::from_secs(120)));
+    assert_eq!(settings.limits.node_timeout, Some(Duration::from_millis(70)));
     assert_eq!((settings.quarantine, settings.fencing), (Quarantine::Off, false));
     assert_eq!(settings.label.as_ref().map(|label| label.as_str()), Some("web-1"));
 }
@@ -86,7 +86,7 @@ fn a_variable_that_is_empty_or_missing_leaves_the_default() {
         let handle = builder(&variables).unwrap().handle().unwrap();
         let settings = &handle.settings;
         assert!(settings.prefix.is_empty() && settings.fencing, "{settings:?}");
-        assert_eq!((settings.max_ttl, settings.node_timeout), (None, None));
+        assert_eq!((settings.limits.max_ttl, settings.limits.node_timeout), (None, None));
         assert_eq!(settings.quarantine, Quarantine::On);
         let label = settings.label.as_ref().unwrap().as_str();
         assert!(
@@ -132,7 +132,7 @@ fn a_file_that_cannot_be_read_is_named_with_its_variable() {
     }
     let file = File::new("key", "");
     let error = refused(&[("REDLOCK_TLS_KEY", file.path())]);
-    assert!(error.contains("REDLOCK_TLS_KEY: it is given without REDLOCK_TLS_CERT"), "{error}");
+    assert!(error.contains("REDLOCK_TLS_KEY: it is set without REDLOCK_TLS_CERT"), "{error}");
 }
 
 #[test]
@@ -153,7 +153,8 @@ fn a_value_that_cannot_be_used_is_named_with_its_variable() {
         let masters = if name == "REDLOCK_NODES" { ("", "") } else { MASTERS };
         let error = builder(&[masters, (name, value)]).and_then(RedlockBuilder::build);
         let error = error.unwrap_err().to_string();
-        assert!(error.starts_with(&format!("{name}: ")) && error.contains(why), "{error}");
+        let place = if name == "REDLOCK_NODES" { "REDLOCK_NODES, URL 2 of 2" } else { name };
+        assert!(error.starts_with(&format!("{place}: ")) && error.contains(why), "{error}");
     }
 }
 

@@ -20,7 +20,28 @@ fn those_that_refused_are_asked_again_and_may_decide_it() {
     assert_eq!(attempt.take_again().0, MasterSet::EMPTY, "once a step");
     assert_eq!(attempt.vote(1, &Answer::granted(), at(1), at(2)), Step::Wait);
     assert_eq!(attempt.vote(2, &Answer::granted(), at(1), at(2)), Step::Won);
-    assert!(!attempt.outcome().is_measured(), "this took more than a vote");
+}
+
+/// The pauses before repeated requests last about a fan-out. An attempt whose repeats counted would
+/// make the next pauses longer, and so on.
+#[test]
+fn repeats_do_not_count_as_fan_out() {
+    let (mut lost, _) = refused();
+    lost.vote(4, &held(), at(0), at(0));
+    for time in 1..=4 {
+        let (asked, _) = lost.take_again();
+        for master in asked.iter() {
+            lost.vote(master, &held(), at(time), at(time * 5));
+        }
+    }
+    assert!(lost.outcome().is_refused());
+    assert_eq!(lost.outcome().fan_out(), ms(0));
+    let (mut won, refused) = refused();
+    won.take_again();
+    for master in refused.iter() {
+        won.vote(master, &Answer::granted(), at(1), at(9));
+    }
+    assert_eq!(won.outcome().fan_out(), ms(0));
 }
 
 /// The earlier refusal does not answer the request that is on its way now.

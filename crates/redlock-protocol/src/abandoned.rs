@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_counted_until_the_last_of_them_has_expired() {
+    fn abandoned_keys_are_reported_until_the_last_expires() {
         let mut forgotten = Abandoned::default();
         assert_eq!(left(&mut forgotten, 0), None);
         forgotten.add(Some(ms(300)), EXPIRY, at(0));
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn their_life_counts_from_when_a_master_runs_again_that_may_still_set_them() {
+    fn expiry_of_unsettled_keys_starts_when_the_master_runs_again() {
         let mut forgotten = Abandoned::default();
         forgotten.add(None, EXPIRY, at(0));
         forgotten.add(None, EXPIRY / 2, at(0));

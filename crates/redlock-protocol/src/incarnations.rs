@@ -96,14 +96,14 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_breaks_says_nothing_of_the_data() {
+    fn broken_connection_keeps_the_copies() {
         let mut world = world();
         assert_eq!(world.on(Event::Down), Continuity::Kept);
         assert_eq!(world.on(Event::Up(facts(1, 1))), Continuity::Kept);
     }
 
     #[test]
-    fn another_process_or_another_nonce_has_lost_the_copies() {
+    fn new_process_or_nonce_loses_the_copies() {
         for other in [facts(2, 1), facts(1, 2)] {
             let mut world = world();
             world.on(Event::Down);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_master_no_longer_admitted_has_lost_them_and_starts_over() {
+    fn master_no_longer_admitted_has_lost_its_copies() {
         let mut world = world();
         world.on(Event::Down);
         let emptied = MasterView { record: Record::default(), ..facts(1, 1) };
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_push_they_are_kept_where_the_life_proves_unchanged() {
+    fn copies_survive_a_push_if_the_incarnation_is_unchanged() {
         let mut world = world();
         assert_eq!(world.on(Event::Pushed), Continuity::Kept, "not known yet");
         assert_eq!(world.probed(facts(1, 1)), Continuity::Kept);

@@ -7,7 +7,7 @@ use redlock_core::Verdict;
 use super::master_set::MasterSet;
 use crate::quorum::quorum;
 use crate::votes::answer::Judged;
-use crate::votes::ledger::LastAnswer;
+use crate::votes::last_answer::LastAnswer;
 
 /// The answers to one query to all masters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_explained_by_its_holder_and_a_silence_by_nothing() {
+    fn refusal_is_explained_by_its_holder_and_silence_is_not() {
         let silent = LastAnswer::unknown(Cause::TimedOut);
         let refused = LastAnswer { verdict: Verdict::HELD, latency: None };
         let granted = LastAnswer { verdict: Verdict::Granted, latency: None };
@@ -160,7 +160,7 @@ mod tests {
 
     /// The attempt had not queried it yet, because the meeting point was queried first.
     #[test]
-    fn a_master_that_the_attempt_did_not_ask_is_not_pending_once_it_has_answered() {
+    fn answer_of_an_unqueried_master_replaces_pending() {
         let refused = LastAnswer { verdict: Verdict::HELD, latency: None };
         let attempt = vec![refused, LastAnswer::PENDING, LastAnswer::PENDING];
         let mut inspection = Inspection::behind(3, attempt);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn masters_that_were_not_asked_are_not_waited_for() {
+    fn unqueried_masters_are_not_awaited() {
         let mut inspection = Inspection::asking(3, MasterSet::from_iter([1]));
         assert!(!inspection.is_over());
         assert!(inspection.vote(1, &Answer::granted(), Duration::ZERO));
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn others_need_not_wait_once_a_quorum_has_answered_and_it_is_over_with_the_last() {
+    fn inspection_is_answered_by_a_quorum_and_over_with_the_last() {
         let mut inspection = Inspection::new(4);
         for master in 0..4 {
             inspection.vote(master, &held("a"), Duration::ZERO);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_is_hopeless_when_no_quorum_is_left_that_it_may_cure() {
+    fn waiting_is_hopeless_if_no_quorum_can_recover() {
         let denied = || LastAnswer::unknown(Cause::ErrorReply("WRONGPASS no".into()));
         let silent = || LastAnswer::unknown(Cause::TimedOut);
         let none = MasterSet::EMPTY;

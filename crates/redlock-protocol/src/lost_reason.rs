@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reason_is_said_in_words() {
+    fn lost_reasons_have_a_text() {
         let words = [LostReason::NotExtended, LostReason::Shutdown, LostReason::Released]
             .map(|reason| reason.to_string());
         let wanted = ["it was not extended in time", "the handle was shut down", "it was released"];

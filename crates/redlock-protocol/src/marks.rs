@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_counts_and_those_that_lack_it_are_behind() {
+    fn largest_mark_is_used_and_masters_without_it_are_behind() {
         let (old, new) = (mark(NOW - HOUR, 9, "a"), mark(NOW - 5, 3, "b"));
         let heard = [
             says(Some(old), NOW),
@@ -158,7 +158,7 @@ mod tests {
     /// A mark on a master that does not vote is still a mark, but the master adds nothing to the
     /// quorum.
     #[test]
-    fn it_takes_a_quorum_that_votes_and_the_marks_of_the_others_count_too() {
+    fn reading_needs_a_voting_quorum_and_includes_other_marks() {
         let had = || says(Some(mark(NOW - HOUR, 0, "a")), NOW);
         assert_eq!(Reading::of(&[had(), SILENT, SILENT]), None);
         assert_eq!(Reading::of(&[had(), uncounted(had()), uncounted(had())]), None);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_is_that_of_the_masters_that_vote_and_a_wrong_clock_does_not_count() {
+    fn time_is_the_median_of_the_voting_masters() {
         let at = |time| says(None, time);
         let heard = [at(NOW), at(NOW + 100 * HOUR), at(NOW + 7), SILENT, SILENT];
         assert_eq!(Reading::of(&heard).unwrap().now, NOW + 7);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_counts_for_its_period_and_a_fire_for_itself_and_those_before() {
+    fn mark_completes_its_period_and_earlier_scheduled_runs() {
         let had = says(Some(mark(NOW - HOUR, 7, "a")), NOW);
         let reading = Reading::of(&[had]).unwrap();
         let is_done = |when| reading.done(when).is_some();
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_the_future_does_not_count_and_hides_no_other() {
+    fn mark_in_the_future_is_ignored_and_hides_no_other() {
         let ahead = || says(Some(mark(NOW + AHEAD_MAX + 1, 7, "a")), NOW);
         let reading = Reading::of(&[ahead(), ahead(), ahead()]).unwrap();
         assert!(reading.done(When::Within(HOUR)).is_none());

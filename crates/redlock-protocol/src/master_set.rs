@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_has_what_was_put_in() {
+    fn set_contains_what_was_inserted() {
         let mut set = MasterSet::all(5);
         set.remove(1);
         set.remove(4);

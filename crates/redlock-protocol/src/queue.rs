@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_thousand_callers_that_leave_in_any_order_cost_a_few_steps_each() {
+    fn leaving_a_long_queue_takes_few_steps() {
         const CALLERS: u32 = 100_000;
         let mut callers: Vec<Counting> = (0..CALLERS).map(Counting).collect();
         let mut queue = Queue::new();

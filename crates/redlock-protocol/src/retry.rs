@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_network_gets_a_range_of_its_own_measure() {
+    fn pause_range_follows_a_slow_network() {
         let slow = Duration::from_millis(40);
         assert_eq!(pause(0, slow, 1.0), slow * 3);
     }

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_ttl_shrinks_and_one_that_was_given_is_refused() {
+    fn default_ttl_shrinks_and_an_explicit_one_is_refused() {
         assert_eq!(limits().timing(None, ms(500)).unwrap().ttl.get(), ms(500));
         assert_eq!(limits().timing(None, MAX_TTL_MAX).unwrap().ttl.get(), TTL);
         let given = Limits { ttl: Some(ms(501)), ..limits() };
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_stays_for_as_long_as_redis_was_told() {
+    fn expiry_equals_the_px_sent_to_redis() {
         assert_eq!(timing(1_000).expiry(), ms(1_100));
     }
 }

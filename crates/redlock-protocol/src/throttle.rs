@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn another_cause_ends_no_silence_and_loses_nothing_that_was_kept_back() {
+    fn another_cause_does_not_end_a_pause_or_drop_its_events() {
         let mut throttle = Throttle::default();
         throttle.admit("down", at(0));
         assert_eq!(throttle.overdue(at(1_000)), None, "nothing was kept back");
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn causes_that_were_quiet_for_a_second_take_no_room() {
+    fn causes_quiet_for_a_second_are_forgotten() {
         let mut throttle = Throttle::default();
         for second in 0..1_000 {
             throttle.admit(second, at(second * 1_000));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use redlock_core::{Cause, Instant, Verdict};
 use redlock_protocol::LostReason;
 use redlock_protocol::client::effects::Failed;
-use redlock_protocol::votes::ledger::LastAnswer;
+use redlock_protocol::votes::last_answer::LastAnswer;
 use redlock_testkit::{Event, Exclusion, Record, TokenOrder};
 
 use crate::story::{Back, Fault, GUARD, Setup, TTL, What};

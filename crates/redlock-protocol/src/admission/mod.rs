@@ -37,9 +37,11 @@
 mod begin;
 mod floor;
 mod init;
+mod messages;
 mod over;
 mod past;
 mod peer;
+mod quarantine;
 mod sets;
 mod settled;
 mod twins;
@@ -51,16 +53,15 @@ mod tests;
 
 pub use self::floor::{Floor, Scored};
 pub use self::init::{InitInputs, InitOptions, InitPlan, NoPlan};
+pub use self::messages::{Event, Step};
 pub use self::sets::{Listed, Misfit};
 pub use self::settled::{Settled, WritePass};
 pub use self::view::{Incarnation, MasterKind, MasterTime, MasterView};
 pub use self::why::Why;
 
-use redlock_core::admission::{
-    Admit, Begin, Identity, Millis, Nonce, Note, Record, Remove, Reply, RunId,
-};
+use redlock_core::admission::{Identity, Millis, Nonce, Record, Remove, RunId};
 
-use self::peer::{Doubt, Peer, Stuck};
+use self::peer::{Doubt, Peer};
 use self::twins::Twins;
 use crate::quorum::quorum;
 
@@ -88,67 +89,6 @@ pub struct Admission {
     is_connecting: bool,
     peers: Vec<Peer>,
     twins: Twins,
-}
-
-/// An event of one master.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Event {
-    /// A new connection has finished its handshake.
-    Up(MasterView),
-    /// The connection is down.
-    Down,
-    /// `invalidate null`.
-    Pushed,
-    /// The answer to [`Step::Probe`], `ZCARD` included.
-    Probed(MasterView),
-    /// A master has reported facts about itself, in the answer to any request. The machine receives
-    /// them before the caller does. If a caller learned of a loss of data first, the machine would
-    /// compare the new state with itself.
-    Read(MasterView),
-    /// `ZCARD` of the set that [`MasterView::members`] describes, by the latest facts.
-    Members(u32),
-    /// The reply of *begin*, *note*, *admit*, *init* or *remove*.
-    Script(Reply),
-    /// The answers to [`Step::ReadRecords`], after all have answered or their time is up.
-    Records(Vec<(usize, MasterView)>),
-    /// The answers to [`Step::AskTimes`], after all have answered or their time is up.
-    Times(Nonce, Vec<MasterTime>),
-    /// The answers to [`Step::ReadFloor`], after all have answered or their time is up.
-    Floors(Nonce, Vec<Scored>),
-    /// [`Step::ShowUse`] has finished, successfully or not. A client that lacks the right to it
-    /// works anyway.
-    Shown,
-    /// The pending request failed: an error, or no answer in time.
-    Failed,
-}
-
-/// The next step for one master.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Step {
-    /// The master votes, is away, or has a request under way.
-    Nothing,
-    /// Read INFO and the record again, after everything sent so far, and `ZCARD`.
-    Probe,
-    /// Read the records of these masters for their `max_ttl`.
-    ReadRecords(Vec<usize>),
-    /// Begin its quarantine.
-    Begin(Begin),
-    /// Query these masters for TIME, for this quarantine.
-    AskTimes(Nonce, Vec<usize>),
-    /// Write the members of this prefix to it.
-    Note(Note),
-    /// Query these masters for the highest score of the set of their incarnation, then for their
-    /// identity, record and TIME, for this quarantine.
-    ReadFloor(Nonce, Vec<(usize, Incarnation)>),
-    /// Admit it: its record names all members.
-    Admit(Admit),
-    /// Remove the record of a master that was never admitted, for a client without a quarantine.
-    Remove(Remove),
-    /// Create the ballot set of clients without a quarantine, for a client that sends no ballots.
-    /// Clients with a quarantine would not notice it otherwise.
-    ShowUse,
-    /// Do nothing before this instant of this process's clock, unless an event comes.
-    Wait(Millis),
 }
 
 impl Admission {
@@ -394,63 +334,6 @@ impl Admission {
         peer.master().is_none() || peer.stuck.is_some() || self.twins.twin_of(master).is_some()
     }
 
-    fn in_quarantine(&self, master: usize, now: Millis) -> Option<Step> {
-        let peer = &self.peers[master];
-        let (nonce, _) = peer.nonce_since?;
-        let identity = peer.facts.as_ref()?.identity;
-        if let Some(way) = over::over(peer, self.length(), now, |one| self.votes_as(one)) {
-            return Some(match peer.floor {
-                None => Step::ReadFloor(nonce, self.reachable()),
-                Some(Floor { score: floor, .. }) => {
-                    let (until, set) = (self.until(master, now), self.set_of_voting());
-                    Step::Admit(Admit { nonce, identity, way, floor, set, until })
-                }
-            });
-        }
-        if peer.times.is_none() {
-            let voting: Vec<_> = self.voting().collect();
-            return (!voting.is_empty()).then_some(Step::AskTimes(nonce, voting));
-        }
-        let times = self.worth_noting(master);
-        let until = self.until(master, now);
-        (!times.is_empty()).then_some(Step::Note(Note { nonce, times, until }))
-    }
-
-    fn worth_noting(&self, master: usize) -> Vec<(RunId, Millis)> {
-        let peer = &self.peers[master];
-        let Some(quarantine) = peer.quarantine() else { return Vec::new() };
-        let times = peer.times.iter().flatten().filter(|one| self.votes_as(one));
-        let wanted = times.filter(|one| quarantine.wants(one.process, one.time));
-        wanted.map(|one| (one.process, one.time)).collect()
-    }
-
-    fn wait(&self, master: usize, now: Millis) -> Step {
-        let peer = &self.peers[master];
-        let probe_at = peer.paced + self.probe_every;
-        let over_at = over::over_at(peer, self.length(), now);
-        Step::Wait(over_at.map_or(probe_at, |over| over.min(probe_at)))
-    }
-
-    fn on_floors(&mut self, master: usize, nonce: Nonce, answers: &[Scored], now: Millis) {
-        let masters = self.peers.len();
-        self.peers[master].under_way = false;
-        let peer = &self.peers[master];
-        let Some(quarantine) = peer.quarantine() else { return };
-        if peer.nonce_since.is_none_or(|(known, _)| known != nonce) {
-            return;
-        }
-        let is_proven = |answer: &Scored| self.is_proven(answer);
-        let floor = floor::floor(masters, master, quarantine.ballot, answers, is_proven);
-        let peer = &mut self.peers[master];
-        if !answers.iter().any(|answer| answer.master == master) {
-            return peer.rest(Stuck::Failed, now);
-        }
-        peer.floor = floor;
-        if peer.floor.is_none() {
-            peer.rest(Stuck::TooLarge, now);
-        }
-    }
-
     /// Returns `true` if the score is from an admitted master and its present data.
     fn is_proven(&self, answer: &Scored) -> bool {
         answer.is_proven() && !self.peers[answer.master].is_over(&answer.facts.record)
@@ -459,12 +342,6 @@ impl Admission {
     /// Returns the voting masters that report their TIME for a note.
     fn voting(&self) -> impl Iterator<Item = usize> {
         (0..self.peers.len()).filter(|&master| self.votes(master))
-    }
-
-    /// Returns `true` if the process that reported its TIME votes now.
-    fn votes_as(&self, one: &MasterTime) -> bool {
-        let process = self.peers[one.master].facts.as_ref().map(|facts| facts.identity.run);
-        process == Some(one.process) && self.votes(one.master)
     }
 
     /// Returns the masters that may be queried for a floor, with their sets, including the

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_every_master_holds_is_settled() {
+    fn init_is_settled_when_every_master_holds_its_value() {
         assert_eq!(settled(DONE, true, [40, 40, 40]), Settled::Yes);
         assert_eq!(settled(MOVED, true, [40, 40, 40]), Settled::Moved);
         assert_eq!(settled(MOVED, true, [40, 60, 40]), Settled::Differs, "it was read before");
@@ -217,14 +217,14 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_was_to_be_removed_has_nothing_to_hold() {
+    fn removed_record_does_not_have_to_hold_the_value() {
         let mut pass = pass(DONE, true);
         pass.masters[1].is_removed = true;
         assert_eq!(pass.settled(&answers([Some(40), Some(70), Some(40)])), Settled::Yes);
     }
 
     #[test]
-    fn another_set_than_was_written_is_not_settled() {
+    fn init_is_not_settled_if_a_master_shows_another_set() {
         let set = |id| RecordedSet { id: SetId(id), size: 3, names: Default::default() };
         let judged = |outcomes, shown: [Option<u64>; 3]| {
             let pass = WritePass { set: Some(SetId(7)), ..pass(outcomes, true) };
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_what_its_plan_says() {
+    fn write_pass_takes_its_values_from_the_plan() {
         let plan = |refused| {
             let (orders, floor, lower, set) = (Vec::new(), None, false, None);
             InitPlan { orders, refused, floor, max_ttl: WANTED, lower, set, unanswered: vec![] }
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn the_larger_value_goes_on_and_one_that_all_hold_stays() {
+    fn smaller_max_ttl_gives_up_if_a_master_holds_a_larger_one() {
         for (held, asked, otherwise) in [
             ([40, 30, 40], Settled::Differs, Settled::Differs),
             ([40, 50, 40], Settled::GivesUp, Settled::Differs),

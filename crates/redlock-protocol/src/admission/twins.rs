@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_address_of_one_process_is_the_twin_of_the_first() {
+    fn second_address_of_a_process_is_a_duplicate_of_the_first() {
         let mut twins = Twins::new(2);
         show(&mut twins, 0, 1);
         show(&mut twins, 1, 1);
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_twin_is_a_master_once_the_other_shows_another_process() {
+    fn duplicate_becomes_a_master_when_the_first_address_changes() {
         let mut twins = Twins::new(2);
         show(&mut twins, 1, 1);
         show(&mut twins, 0, 1);
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn two_addresses_that_swap_their_servers_are_two_masters_in_the_end() {
+    fn two_addresses_that_swap_servers_become_two_masters() {
         let mut twins = Twins::new(2);
         show(&mut twins, 0, 1);
         show(&mut twins, 1, 2);
@@ -100,7 +100,7 @@ mod tests {
     /// For any sequence of processes at three addresses, no process is two masters, and each
     /// process is one.
     #[test]
-    fn no_process_ever_counts_twice_and_none_is_left_out() {
+    fn each_process_is_exactly_one_master() {
         for code in 0..3_usize.pow(10) {
             let mut twins = Twins::new(3);
             let mut shown = [None; 3];

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn ballots_of_one_member_grow_also_while_no_time_passes() {
+    fn ballots_of_one_member_grow_even_if_the_clock_is_stopped() {
         let (mut chooser, member) = chooser();
         let ballots = [0; 3].map(|_| score(chooser.next(member, NONE, at(0))));
         assert_eq!(ballots, [TIME + 31, TIME + 63, TIME + 95]);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_ballot_is_above_every_score_that_was_seen() {
+    fn next_ballot_exceeds_every_score_seen() {
         for ahead in [0, 1, 30, 31, 32, 63, 1_000_000] {
             let (mut chooser, member) = chooser();
             chooser.saw(member, 0, TIME + ahead, NOW);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_score_of_one_member_is_followed_by_all_and_remembered_for_its_own() {
+    fn score_of_one_member_raises_ballots_of_all_members() {
         let (mut chooser, member) = chooser();
         chooser.saw(member, 0, TIME + 1_000_000 + 31, NOW);
         let other = score(chooser.next(Member::of(b"another"), NONE, at(0)));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_score_that_is_far_ahead_is_followed_where_a_quorum_is_kept_from_accepting_less() {
+    fn score_far_ahead_is_followed_if_it_blocks_a_quorum() {
         for (masters, follows) in [(1, 1), (2, 1), (3, 2), (4, 2), (5, 3)] {
             let mut chooser = Chooser::new(masters);
             chooser.learn_clock(0, TIME, at(0));
@@ -186,7 +186,7 @@ mod tests {
     /// The next ballot is above the number that a quorum shows, and no longer refused by those
     /// masters.
     #[test]
-    fn a_score_below_the_next_ballot_no_longer_refuses_it() {
+    fn score_below_the_next_ballot_does_not_refuse_it() {
         let (mut chooser, member) = chooser();
         for master in 0..3 {
             chooser.saw(member, master, TIME + FAR + 9_000, NOW);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn one_master_that_shows_scores_far_ahead_again_and_again_is_one_master() {
+    fn repeated_far_scores_of_one_master_are_not_followed() {
         let (mut chooser, member) = chooser();
         for ahead in [FAR, FAR + 64, FAR + 128] {
             chooser.saw(member, 2, TIME + ahead, NOW);
@@ -219,14 +219,14 @@ mod tests {
     }
 
     #[test]
-    fn a_margin_is_so_much_more() {
+    fn margin_is_added_to_the_next_ballot() {
         let (mut chooser, member) = chooser();
         let margin = Duration::from_millis(1);
         assert_eq!(score(chooser.next(member, margin, at(0))), TIME + 1_024 + 31);
     }
 
     #[test]
-    fn no_ballot_is_made_that_would_reach_2_to_the_53() {
+    fn ballots_stay_below_2_to_the_53() {
         let (mut chooser, member) = chooser();
         for master in 0..2 {
             chooser.saw(member, master, (1 << 53) - 40, NOW);

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_lower_median_of_the_masters_and_goes_with_our_clock() {
+    fn ballot_clock_is_the_lower_median_of_the_masters() {
         for (masters, median) in [
             (&[7][..], 7),
             (&[3_600, 5], 5),
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_far_beyond_the_limit_and_not_at_it() {
+    fn number_is_far_only_beyond_the_limit() {
         let clock = BallotClock::default();
         let last = LEAD_MAX_US / STRIDE_US - 1;
         assert_eq!([last, last + 1].map(|number| clock.is_far(number, at(0))), [false, true]);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lead_is_the_most_that_was_seen_and_shrinks_by_an_eighth_of_the_time_after_a_while() {
+    fn lead_is_the_largest_seen_and_shrinks_by_an_eighth_of_time() {
         let mut clock = clock(&[0, 0, 0]);
         clock.saw(start() + secs(80), at(0), at(0));
         clock.saw(start() + secs(40), at(0), at(0));
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reading_of_time_does_not_make_the_lead_last_longer() {
+    fn reading_the_clock_does_not_prolong_the_lead() {
         let mut clock = clock(&[0]);
         clock.saw(start() + secs(80), at(0), at(0));
         for now in [4, 8, 12, 50, 90] {
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_behind_takes_its_correction_from_the_lead() {
+    fn clock_correction_is_subtracted_from_the_lead() {
         let mut clock = clock(&[0]);
         clock.saw(start() + secs(3_600), at(0), at(0));
         clock.learn(1, YEAR_2026 + 3_600_000_000, at(0));
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ballot_that_was_too_small_shows_by_how_much_when_it_was_chosen() {
+    fn lead_is_measured_when_the_ballot_was_chosen() {
         let ms = |ms| at(0).saturating_add(Duration::from_millis(ms));
         let mut clock = clock(&[0, 0, 0]);
         clock.saw(start() + secs(1) / 50, ms(0), ms(5));
@@ -292,7 +292,7 @@ mod tests {
 
     /// Ballots are ahead of the clock by as much as the floor was, as long as the lead lasts.
     #[test]
-    fn a_ballot_behind_a_floor_shows_by_how_much_it_was_too_small_too() {
+    fn lead_is_measured_from_a_ballot_raised_by_a_floor() {
         let ms = |ms| at(0).saturating_add(Duration::from_millis(ms));
         let mut clock = clock(&[0, 0, 0]);
         clock.saw_floor(start() + secs(3), ms(0));
@@ -306,7 +306,7 @@ mod tests {
     /// Each client learns from the score of the previous client, whose ballot was chosen in the
     /// meantime.
     #[test]
-    fn leads_do_not_grow_from_client_to_client_without_end() {
+    fn leads_of_successive_clients_are_bounded() {
         let ms = |ms| at(0).saturating_add(Duration::from_millis(ms));
         let mut clocks = [clock(&[0]), clock(&[0])];
         clocks.iter_mut().for_each(|clock| clock.saw_floor(start() + secs(2), ms(0)));
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn scores_near_the_end_of_the_numbers_move_no_clock() {
+    fn scores_near_the_maximum_move_no_clock() {
         let mut clock = clock(&[0, 0, 0]);
         clock.saw(Ballot::NUMBER_MAX, at(0), at(0));
         assert_eq!(clock.number(at(0)), start());

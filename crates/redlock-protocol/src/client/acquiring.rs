@@ -11,7 +11,7 @@ use super::*;
 use crate::inspection;
 use crate::token::attempt::{Defeat, Origin};
 use crate::token::lifecycle::{Loss, Won};
-use crate::votes::ledger::LastAnswer;
+use crate::votes::last_answer::LastAnswer;
 use crate::waiting::{QueueAnswer, Refusal};
 
 /// An attempt that was lost.

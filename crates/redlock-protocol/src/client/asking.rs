@@ -16,7 +16,7 @@ use super::timers::Due;
 use super::view::{Points, View, Voters};
 use crate::master_set::MasterSet;
 use crate::token::attempt::Defeat;
-use crate::votes::ledger::LastAnswer;
+use crate::votes::last_answer::LastAnswer;
 
 /// The questions, and the callers that wait for a result.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

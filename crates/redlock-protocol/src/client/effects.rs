@@ -17,7 +17,7 @@ use crate::token::attempt::Defeat;
 use crate::token::lease::hand_over::HandOver;
 use crate::token::lifecycle::Step;
 use crate::token::release::Released;
-use crate::votes::ledger::LastAnswer;
+use crate::votes::last_answer::LastAnswer;
 
 /// The consequences of one input. The shell carries them out before the next input.
 #[derive(Debug)]

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_packed_is_unpacked() {
+    fn tickets_survive_packing() {
         let mut locks: Table<LockId, ()> = Table::default();
         let first = locks.insert(());
         locks.remove(first);

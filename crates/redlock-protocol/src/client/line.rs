@@ -185,7 +185,7 @@ mod tests {
     const NODE_TIMEOUT: Duration = ms(50);
 
     #[test]
-    fn beyond_the_window_all_wait_in_order() {
+    fn requests_beyond_the_window_wait_in_order() {
         let mut locks: Table<LockId, ()> = Table::default();
         let locks: Vec<LockId> = (0..SIZE_MIN + 2).map(|_| locks.insert(())).collect();
         let mut line = Line::default();
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_release_does_not_wait_behind_attempts() {
+    fn releases_precede_queued_attempts() {
         let mut requests: Table<RequestId, ()> = Table::default();
         let mut locks: Table<LockId, ()> = Table::default();
         let attempts = [0; 2].map(|_| Outgoing::Attempt(requests.insert(())));
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_without_an_answer_show_that_callers_come_several_at_a_time() {
+    fn line_is_busy_with_a_few_unanswered_requests() {
         let mut line = Line::default();
         (1..BUSY_MIN).for_each(|_| line.open());
         assert!(!line.is_busy(), "a caller or two are written at once");
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_never_waits_at_the_masters_for_as_long_as_the_node_timeout() {
+    fn burst_never_waits_at_masters_for_a_node_timeout() {
         for each in [1, 5, 20, 50, 100, 200].map(Duration::from_micros) {
             let (size, worst) = served(each, Duration::from_micros(100));
             assert!(worst < NODE_TIMEOUT, "{each:?}: {worst:?} in a window of {size}");
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn masters_that_are_fast_or_far_away_are_given_many_requests_at_a_time() {
+    fn fast_or_distant_masters_get_the_largest_window() {
         assert_eq!(served(Duration::from_nanos(100), ms(0)).0, SIZE_MAX);
         assert_eq!(served(Duration::from_nanos(100), ms(40)).0, SIZE_MAX);
     }

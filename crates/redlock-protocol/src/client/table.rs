@@ -321,7 +321,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_names_its_entry_until_that_is_removed() {
+    fn id_names_its_entry_until_removal() {
         let mut table = Table::<LockId, char>::default();
         let (a, b) = (table.insert('a'), table.insert('b'));
         assert_eq!((table.get(a), table.get(b), table.len()), (Some(&'a'), Some(&'b'), 2));
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cleared_table_knows_no_former_id() {
+    fn cleared_table_has_no_old_ids() {
         let mut table = Table::<LockId, u32>::default();
         let former: Vec<LockId> = (0..10).map(|entry| table.insert(entry)).collect();
         table.clear();
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_survives_its_number() {
+    fn id_survives_conversion_to_a_number() {
         let mut table = Table::<LockId, ()>::default();
         let first = table.insert(());
         table.remove(first);

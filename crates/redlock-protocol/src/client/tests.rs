@@ -147,7 +147,7 @@ fn an_attempt_whose_caller_is_gone_is_released() {
 }
 
 #[test]
-fn a_caller_that_waits_gets_the_returned_lease_without_a_request() {
+fn waiting_caller_gets_a_returned_lease_without_a_request() {
     let mut world = World::new();
     let (_, hold) = world.hold();
     let next = world.caller(10_000);
@@ -162,7 +162,7 @@ fn a_caller_that_waits_gets_the_returned_lease_without_a_request() {
 
 /// The reply of the next caller may be closed although its withdrawal was not read yet.
 #[test]
-fn a_lease_that_the_next_caller_did_not_take_passes_to_the_one_after_it() {
+fn untaken_lease_passes_to_the_next_caller() {
     let mut world = World::new();
     let (_, hold) = world.hold();
     world.caller(10_000);
@@ -180,7 +180,7 @@ fn a_lease_that_the_next_caller_did_not_take_passes_to_the_one_after_it() {
 }
 
 #[test]
-fn votes_that_are_known_are_counted_before_the_input_ends() {
+fn known_votes_are_applied_within_the_same_input() {
     let mut world = World::unconnected();
     let caller = world.caller(0);
     world.now = 1_000;

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn things_fire_in_the_order_of_time_and_not_of_entry() {
+    fn timers_fire_in_order_of_time() {
         for order in [[1, 2, 3, 4], [4, 3, 2, 1], [2, 4, 1, 3], [3, 1, 4, 2]] {
             let mut timers = Timers::default();
             for at in order {
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_at_the_same_time_fires_in_the_order_of_entry() {
+    fn simultaneous_timers_fire_in_order_of_entry() {
         let mut timers = Timers::default();
         for (at, due) in [(5, Due::Start), (9, Due::Start), (5, Due::Close)] {
             timers.enter(Instant::from_nanos(at), due);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn no_alarm_is_set_for_what_is_stale() {
+    fn stale_timers_set_no_alarm() {
         let mut timers = Timers::default();
         timers.enter(Instant::from_nanos(5), Due::Start);
         timers.enter(Instant::from_nanos(6), Due::Close);
@@ -272,7 +272,7 @@ mod tests {
 
     /// Entries that are due after one of a few delays need no sorting, in any order of the delays.
     #[test]
-    fn delays_of_a_few_kinds_stand_in_lanes() {
+    fn timers_of_a_few_delays_need_no_heap() {
         let mut timers = Timers::default();
         for begun in 0..1_000 {
             for delay in [12_000, 50, 3_300] {
@@ -285,7 +285,7 @@ mod tests {
 
     /// A long-held lock must not keep later, finished entries in memory.
     #[test]
-    fn what_is_stale_behind_something_that_is_not_takes_little_memory() {
+    fn stale_timers_after_a_live_one_take_little_memory() {
         let mut timers = Timers::default();
         timers.enter(Instant::from_nanos(1_000_000), Due::Close);
         for at in 1_000_000..1_100_000 {

@@ -9,12 +9,15 @@ use crate::master_set::MasterSet;
 use crate::terms::{HoldOptions, Timing};
 use crate::token::lease::HeldLease;
 use crate::votes::answer::Judged;
-use crate::votes::ledger::{LastAnswer, Ledger};
+use crate::votes::last_answer::LastAnswer;
+use crate::votes::ledger::Ledger;
 use crate::votes::tally::{Decision, Tally};
 
+mod again;
 mod fenced;
 mod outcome;
 
+use self::again::Enters;
 pub use self::fenced::FIRST;
 use self::fenced::Fenced;
 pub use self::outcome::Outcome;
@@ -53,19 +56,6 @@ pub struct Attempt {
     /// Keep a lost vote open until it is certain whether a quorum answers.
     seeks_quorum: bool,
 }
-
-/// The entry into the queue at the meeting point.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Enters {
-    at: usize,
-    again: u8,
-    /// The masters that refused must be queried again.
-    is_due: bool,
-}
-
-/// Limits how often masters that refused are queried again after the meeting point has granted. The
-/// previous holder's release may still be on its way to them.
-const AGAIN_MAX: u8 = 4;
 
 /// The consequence of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,11 +117,6 @@ impl Attempt {
             enters: None,
             seeks_quorum: false,
         }
-    }
-
-    /// Makes this an attempt that enters the queue at the master `at`.
-    pub fn entering(self, at: usize) -> Self {
-        Self { enters: Some(Enters { at, again: AGAIN_MAX, is_due: false }), ..self }
     }
 
     /// Keeps a lost vote open until it is certain whether a quorum answers. Used for callers whose
@@ -276,7 +261,7 @@ impl Attempt {
         self.ledger.unasked(self.others());
         self.tally.close();
         if let Some(enters) = &mut self.enters {
-            (enters.again, enters.is_due) = (0, false);
+            enters.stop();
         }
         if self.others().is_empty() { self.judge(now) } else { Step::Lost(Defeat::Outvoted) }
     }
@@ -311,11 +296,6 @@ impl Attempt {
         }
     }
 
-    /// Returns `true` if the meeting point, whose answer decides where to wait, has not answered.
-    fn awaits_entry(&self) -> bool {
-        self.enters.as_ref().is_some_and(|enters| self.ledger.answer(enters.at).is_pending())
-    }
-
     /// Returns `true` if missing answers decide whether a quorum answers, and the caller needs to
     /// know.
     fn awaits_quorum(&self) -> bool {
@@ -323,41 +303,6 @@ impl Attempt {
             && self.tally.pending() > 0
             && !self.tally.is_unanswered()
             && self.tally.is_short_of_answers()
-    }
-
-    fn take_again_or_lose(&mut self) -> Step {
-        let may_win = !self.tally.is_unanswered();
-        let granted = self.granted;
-        match &mut self.enters {
-            Some(enters) if enters.is_due => Step::Wait,
-            Some(Enters { at, again, is_due })
-                if granted.contains(*at) && *again > 0 && may_win =>
-            {
-                *again -= 1;
-                *is_due = true;
-                Step::TakeAgain
-            }
-            _ => Step::Lost(Defeat::Outvoted),
-        }
-    }
-
-    /// Returns the masters that refused and are queried again now, with their ballot. `None` if
-    /// that is no longer due.
-    pub fn take_again(&mut self) -> (MasterSet, Option<Ballot>) {
-        let Some(enters) = self.enters.as_mut().filter(|enters| enters.is_due) else {
-            return (MasterSet::EMPTY, None);
-        };
-        enters.is_due = false;
-        let has_refused = |master: &usize| {
-            self.ledger.answer(*master).verdict.is_refusal() && !self.granted.contains(*master)
-        };
-        let masters: MasterSet = (0..self.ledger.masters()).filter(has_refused).collect();
-        self.ledger.ask(masters);
-        self.tally.ask_again(masters.len());
-        for master in masters.iter() {
-            self.ledger.answered_instead(master, Verdict::Pending);
-        }
-        (masters, self.join_again(masters))
     }
 
     fn has_copies(&self) -> bool {

@@ -18,7 +18,8 @@ use crate::ballot::proposals::Proof;
 use crate::master_set::MasterSet;
 use crate::terms::{HoldOptions, Timing};
 use crate::votes::answer::Judged;
-use crate::votes::ledger::{LastAnswer, Ledger};
+use crate::votes::last_answer::LastAnswer;
+use crate::votes::ledger::Ledger;
 use crate::waiting::Refusal;
 
 mod on;

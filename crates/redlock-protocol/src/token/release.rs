@@ -9,7 +9,8 @@ use smallvec::SmallVec;
 use crate::master_set::MasterSet;
 use crate::quorum::quorum;
 use crate::votes::answer::{Counts, Judged};
-use crate::votes::ledger::{Answers, LastAnswer, Ledger, may_have_set};
+use crate::votes::last_answer::{Answers, LastAnswer};
+use crate::votes::ledger::{Ledger, may_have_set};
 
 /// The release of one token, and what each master still has to do.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use redlock_core::{Answer, Cause, Instant, Verdict};
-use smallvec::SmallVec;
 
 use crate::master_set::MasterSet;
 use crate::votes::answer::Judged;
+use crate::votes::last_answer::{Answers, LastAnswer, none_yet};
 use crate::votes::validity::HoldUntil;
 
 /// For each master: until when it is known to hold our key, whether our key may be there, and its
@@ -34,10 +34,6 @@ struct Known {
     answers: Answers,
 }
 
-/// The last answer of each master. Up to five of them need no allocation.
-pub(crate) type Answers = SmallVec<[LastAnswer; INLINE]>;
-const INLINE: usize = 5;
-
 /// A master that granted the key, and may have lost its ballots. It may then also have lost the key
 /// of the former holder. Until it has shown a score, neither its grant nor an extension confirms
 /// anything.
@@ -48,50 +44,6 @@ struct Unscored {
     sent_at: Option<Instant>,
     /// It received a query for its score and has not answered.
     is_asked: bool,
-}
-
-/// The last answer of one master.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct LastAnswer {
-    /// The meaning of the answer.
-    pub verdict: Verdict,
-    /// How long the answer took. `None` if the master itself has not answered.
-    pub latency: Option<Duration>,
-}
-
-impl LastAnswer {
-    /// An answer that has not arrived yet.
-    pub const PENDING: Self = Self { verdict: Verdict::Pending, latency: None };
-
-    /// Records the answer, with the cause if it is invalid.
-    #[inline]
-    pub fn of(judged: Judged<'_>, latency: Duration) -> Self {
-        let latency = judged.answer.is_reply().then_some(latency);
-        Self { verdict: judged.verdict().into_owned(), latency }
-    }
-
-    /// Records that no answer will arrive, for this cause.
-    pub fn unknown(cause: Cause) -> Self {
-        Self { verdict: Verdict::Unknown(cause), latency: None }
-    }
-
-    /// Records that the master received no request.
-    pub fn unasked() -> Self {
-        Self::unknown(Cause::NotSent("it was not queried".into()))
-    }
-
-    /// Returns `true` if the answer has not arrived.
-    #[inline]
-    pub fn is_pending(&self) -> bool {
-        matches!(self.verdict, Verdict::Pending)
-    }
-
-    /// Ends the wait for the answer.
-    pub fn time_out(&mut self) {
-        if self.is_pending() {
-            *self = Self::unknown(Cause::TimedOut);
-        }
-    }
 }
 
 impl Ledger {
@@ -362,17 +314,6 @@ impl Ledger {
     }
 }
 
-/// Returns the answers of a ledger without any. Created for each lock and copied if it needs no
-/// allocation.
-fn none_yet(masters: usize) -> Answers {
-    const NONE: [LastAnswer; INLINE] = [LastAnswer::PENDING; INLINE];
-    if masters <= INLINE {
-        Answers::from_buf_and_len(NONE, masters)
-    } else {
-        SmallVec::from_elem(LastAnswer::PENDING, masters)
-    }
-}
-
 /// Returns `true` if the `SET NX` of a new token may have left our key, by its answer. Only a grant
 /// and an unknown outcome do. A refusal proves that our key is not there, and an error reply sets
 /// nothing, unless the answer reports a key.
@@ -389,7 +330,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_grant_or_an_unknown_outcome_leaves_a_key_that_may_be_ours() {
+    fn only_a_grant_or_unknown_outcome_may_leave_our_key() {
         let answers = [
             (Answer::granted(), true),
             (Answer::unknown(Cause::TimedOut), true),
@@ -409,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_behind_a_key_that_was_set_leaves_it_to_be_released() {
+    fn error_after_a_set_key_requires_a_release() {
         let mut answer = Answer::unknown(Cause::ErrorReply("OOM".into()));
         answer.key_set = true;
         let mut ledger = Ledger::new(1);
@@ -418,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_counts_from_its_own_request_once_a_score_was_shown() {
+    fn unscored_grant_is_valid_from_its_request_after_a_score() {
         let at = |nanos| Instant::from_nanos(nanos);
         let mut ledger = Ledger::new(1);
         ledger.granted_unscored(0, Some(at(5)));
@@ -437,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_master_that_denied_the_key_and_got_it_again_is_asked_to_release_it() {
+    fn readded_key_must_be_released() {
         let mut ledger = Ledger::new(1);
         ledger.extended(0, &Answer::new(Verdict::NotOurs));
         assert!(ledger.may_hold().is_empty());
@@ -446,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_master_that_is_asked_later_may_hold_the_key_from_then_on() {
+    fn later_queried_master_may_hold_the_key() {
         let [first, others] = [MasterSet::from_iter([0]), MasterSet::from_iter([1, 2])];
         let mut ledger = Ledger::asking(3, first);
         let sets = |ledger: &Ledger| [ledger.may_hold(), ledger.unanswered(), ledger.unsettled()];

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_vote_takes_the_place_of_the_one_that_did_not_come() {
+    fn late_vote_replaces_its_missing_vote() {
         for (late, granted) in [(0, 1), (1, 0), (2, 0)] {
             let mut tally = Tally::new(3);
             tally.close();
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn late_votes_are_taken_in_once() {
+    fn late_votes_are_recorded_once() {
         let mut tally = tally(3, &[1]);
         tally.close();
         tally.count(&ANSWERS[0]);
@@ -178,14 +178,14 @@ mod tests {
     }
 
     #[test]
-    fn refusals_decide_once_the_others_are_no_quorum() {
+    fn refusals_decide_when_the_rest_cannot_form_a_quorum() {
         assert!(!tally(5, &[1, 1]).is_refused());
         assert!(tally(5, &[1, 1, 1]).is_refused());
         assert_eq!(tally(5, &[0, 1]).counted(), 2);
     }
 
     #[test]
-    fn every_assignment_to_up_to_seven_masters_is_decided_as_the_algorithm_says() {
+    fn every_assignment_of_votes_follows_the_algorithm() {
         for masters in 1..=7 {
             for votes in assignments(masters) {
                 let expected = if wins(&votes) { Decision::Won } else { Decision::Lost };
@@ -197,7 +197,7 @@ mod tests {
     /// A result is certain if every way to fill in the missing votes leads to it. Nothing may be
     /// decided earlier, and everything must be decided at that point.
     #[test]
-    fn every_vote_is_decided_as_early_as_it_is_certain_and_no_earlier() {
+    fn votes_are_decided_as_soon_as_certain() {
         for masters in 1..=7 {
             for seen in 0..=masters {
                 for votes in assignments(seen) {
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_never_changes_whatever_order_the_votes_come_in() {
+    fn decision_never_changes_with_later_votes() {
         for masters in 1..=5 {
             for votes in assignments(masters) {
                 let mut decided = Decision::Open;
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn votes_that_never_came_count_against_us() {
+    fn missing_votes_are_not_grants() {
         let mut tally = tally(5, &[0, 0]);
         assert_eq!(tally.decision(), Decision::Open);
         tally.close();

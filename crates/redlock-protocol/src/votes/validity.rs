@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn two_of_three_extended_masters_move_the_lease_and_the_third_keeps_its_own_end() {
+    fn two_of_three_extended_masters_move_the_lease() {
         let mut holds = HoldUntil::new(3);
         (0..3).for_each(|master| holds.confirm(master, at(0), VALIDITY));
         holds.confirm(0, at(300), VALIDITY);
@@ -182,7 +182,7 @@ mod tests {
 
         /// No confirmation makes a lease last longer than the latest request plus the validity.
         #[test]
-        fn validity_counts_from_before_the_request((masters, events) in events()) {
+        fn validity_starts_before_the_request((masters, events) in events()) {
             let mut holds = HoldUntil::new(masters);
             let mut latest = 0;
             for event in &events {

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_hold_queries_the_meeting_point_whatever_was_known_before() {
+    fn long_hold_always_queries_the_meeting_point() {
         for held_for in [VOTE * 10, Duration::from_secs(4)] {
             for is_unwanted in [false, true] {
                 let long = leaving(held_for, |known| known.is_unwanted = is_unwanted);
@@ -91,13 +91,13 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_was_resumed_counts_as_a_long_hold() {
+    fn resumed_lease_is_a_long_hold() {
         let resumed = leaving(VOTE, |known| known.held_for = None);
         assert_eq!(resumed, Leaving::Query { reserves: false, presumes: true });
     }
 
     #[test]
-    fn a_short_hold_is_released_plainly_unless_others_may_have_come_before_it() {
+    fn short_hold_is_released_plainly_unless_others_may_wait() {
         let short = VOTE * 9;
         assert_eq!(leaving(short, |_| {}), Leaving::Plain);
         let query = Leaving::Query { reserves: false, presumes: false };
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_is_reserved_on_the_other_masters_only_if_others_are_known_to_wait() {
+    fn key_is_reserved_only_if_others_are_known_to_wait() {
         for held_for in [VOTE, VOTE * 10] {
             let leaving = leaving(held_for, |known| known.others_wait = true);
             assert_eq!(leaving, Leaving::Query { reserves: true, presumes: true });

@@ -109,13 +109,13 @@ mod tests {
     }
 
     #[test]
-    fn leases_with_time_for_others_between_them_are_no_run() {
+    fn leases_with_pauses_between_them_are_not_a_run() {
         assert_eq!(pauses(&mut Run::default(), 1_000, ms(1), ms(41)), []);
         assert!(!pauses(&mut Run::default(), 1_000, ms(1), ms(40)).is_empty());
     }
 
     #[test]
-    fn pauses_are_halved_until_another_process_comes() {
+    fn pauses_are_halved_until_another_process_waits() {
         let mut run = Run::default();
         let of_four: Vec<_> = pauses(&mut run, 24, ms(100), ms(0)).into_iter().step_by(4).collect();
         assert_eq!(of_four, [40, 20, 10, 5, 4, 4].map(ms));

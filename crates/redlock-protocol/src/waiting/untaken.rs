@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn the_process_stands_back_after_each_third_lease_in_a_row_that_no_caller_took() {
+    fn process_pauses_after_three_untaken_leases_in_a_row() {
         assert_eq!(stands_back("xx"), []);
         assert_eq!(stands_back("xxxxxxxx"), [3, 6]);
         assert_eq!(stands_back("xx.xx.x.xx"), []);
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pause_is_half_a_lease_and_long_enough_for_one_that_is_called() {
+    fn pause_is_half_a_lease_and_at_least_a_reservation() {
         let pause = |held_for| {
             let mut untaken = Untaken { in_a_row: IN_A_ROW - 1 };
             untaken.untaken(held_for, RESERVATION)

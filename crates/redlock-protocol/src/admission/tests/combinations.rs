@@ -122,7 +122,7 @@ fn masters(kinds: [Kind; 3]) -> Vec<Master> {
 }
 
 #[test]
-fn a_master_votes_when_run_equals_its_identity_and_in_no_other_case() {
+fn master_votes_only_if_run_equals_its_identity() {
     for kinds in combinations() {
         let admission = client(&masters(kinds), 0);
         for (index, kind) in kinds.into_iter().enumerate() {
@@ -144,7 +144,7 @@ fn the_next_step_follows_from_the_facts_of_all_masters() {
 }
 
 #[test]
-fn a_handle_that_was_asked_for_no_lock_writes_nothing() {
+fn read_only_handle_writes_nothing() {
     for kinds in combinations() {
         let masters = masters(kinds);
         let mut admission = Admission::new(3, MAX_TTL, 1000, ACT_WITHIN);
@@ -159,7 +159,7 @@ fn a_handle_that_was_asked_for_no_lock_writes_nothing() {
 }
 
 #[test]
-fn a_client_that_stays_admits_every_master_that_it_can() {
+fn long_lived_client_admits_every_master_possible() {
     for kinds in combinations() {
         let mut masters = masters(kinds);
         let mut admission = client(&masters, 0);

@@ -32,7 +32,7 @@ fn begun_with(admission: &mut Admission, masters: &[Master]) -> Millis {
 }
 
 #[test]
-fn a_quarantine_is_begun_with_the_largest_max_ttl_that_is_held() {
+fn quarantine_uses_the_largest_recorded_max_ttl() {
     let mut masters = [10, 20, 30].map(Master::admitted).to_vec();
     masters[1].data.record.max_ttl = Some(5000);
     masters[0].restart(11);
@@ -91,7 +91,7 @@ fn the_configured_max_ttl_applies_if_all_records_are_outdated() {
 
 /// The first quorum to answer may be exactly the masters without records.
 #[test]
-fn no_quarantine_is_begun_while_a_master_that_may_have_a_record_is_being_connected() {
+fn quarantine_waits_for_connections_to_masters_with_a_record() {
     let mut masters = two_lost_and_one_long();
     masters[2].up = false;
     let mut admission = client(&masters, 0);
@@ -109,7 +109,7 @@ fn no_quarantine_is_begun_while_a_master_that_may_have_a_record_is_being_connect
 
 /// It was restarted as they were, and it is the one that kept its record.
 #[test]
-fn no_quarantine_is_begun_while_a_master_reads_its_data_from_disk() {
+fn no_quarantine_begins_while_a_master_is_loading() {
     let mut masters = two_lost_and_one_long();
     masters[2].role = LOADING;
     masters[2].data = Data::default();
@@ -123,7 +123,7 @@ fn no_quarantine_is_begun_while_a_master_reads_its_data_from_disk() {
 
 /// Its connection may break during that time.
 #[test]
-fn a_master_that_reads_its_data_is_waited_for_as_long_as_a_quarantine_lasts() {
+fn loading_master_delays_others_for_one_quarantine_at_most() {
     let mut masters = two_lost_and_one_long();
     (masters[2].role, masters[2].data) = (LOADING, Data::default());
     let mut admission = client(&masters, 0);
@@ -157,7 +157,7 @@ fn masters_that_vote_wait_for_no_connection() {
 
 /// A replica keeps an older copy of another master's record.
 #[test]
-fn records_that_are_read_of_replicas_count_for_nothing() {
+fn records_of_replicas_are_ignored() {
     let masters = two_lost_and_one_long();
     for role in [MasterKind::Replica, LOADING] {
         let mut admission = client(&masters, 0);
@@ -194,7 +194,7 @@ fn the_max_ttl_of_a_lost_record_is_remembered() {
 
 /// A lock that was taken after the change may be as long as the new `max_ttl`.
 #[test]
-fn a_max_ttl_that_was_raised_after_it_was_read_is_read_again_behind_the_loss() {
+fn raised_max_ttl_is_read_again_after_a_loss() {
     let mut masters = [10, 20, 30].map(Master::admitted).to_vec();
     let mut admission = client(&masters, 0);
     for master in &mut masters {
@@ -206,7 +206,7 @@ fn a_max_ttl_that_was_raised_after_it_was_read_is_read_again_behind_the_loss() {
 }
 
 #[test]
-fn only_an_admitted_master_says_that_max_ttl_is_smaller() {
+fn only_an_admitted_master_can_lower_max_ttl() {
     for is_admitted in [false, true] {
         let mut masters = two_lost_and_one_long();
         let mut admission = client(&masters, 0);
@@ -220,7 +220,7 @@ fn only_an_admitted_master_says_that_max_ttl_is_smaller() {
 }
 
 #[test]
-fn records_of_fewer_than_a_quorum_are_no_reason_to_begin() {
+fn no_quarantine_begins_with_records_of_less_than_a_quorum() {
     let mut masters = two_lost_and_one_long();
     masters[2].up = false;
     let mut admission = client(&masters, 0);
@@ -233,7 +233,7 @@ fn records_of_fewer_than_a_quorum_are_no_reason_to_begin() {
 
 /// Records that were read after the first loss prove nothing about the time before the second one.
 #[test]
-fn behind_another_loss_the_records_are_read_again() {
+fn records_are_read_again_after_another_loss() {
     let mut masters = two_lost_and_one_long();
     let mut admission = client(&masters, 0);
     read_records(&mut admission, &mut masters, 0);

@@ -11,7 +11,8 @@ mod views;
 mod votes;
 
 use redlock_core::admission::{
-    Identity, Init, MEMBERS, Names, Outcome, Quarantine, ReplId, SCORE_END, Seen, SetId, Way,
+    Admit, Begin, Identity, Init, MEMBERS, Names, Note, Outcome, Quarantine, ReplId, Reply,
+    SCORE_END, Seen, SetId, Way,
 };
 use redlock_core::{Member, NotAdmitted};
 use redlock_testkit::{Ballots, Data};

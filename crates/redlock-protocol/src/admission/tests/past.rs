@@ -24,7 +24,7 @@ fn put(admission: &mut Admission, masters: &mut [Master], data: &Data, now: Mill
 }
 
 #[test]
-fn a_record_that_was_gone_is_not_accepted_again() {
+fn restored_record_is_outdated() {
     let (mut masters, mut admission, copy) = lab();
     put(&mut admission, &mut masters, &Data::default(), 1);
     assert_eq!(not_admitted(&admission, 0, 1).why, WhyNot::Emptied);
@@ -40,7 +40,7 @@ fn a_record_that_was_gone_is_not_accepted_again() {
 }
 
 #[test]
-fn a_record_that_is_outdated_is_followed_by_a_quarantine() {
+fn outdated_record_leads_to_a_quarantine() {
     let (mut masters, mut admission, copy) = lab();
     put(&mut admission, &mut masters, &Data::default(), 1);
     put(&mut admission, &mut masters, &copy, 2);
@@ -70,7 +70,7 @@ fn a_record_from_before_the_latest_quarantine_is_not_accepted() {
 
 /// The nonce is the same, and has been known for long.
 #[test]
-fn a_quarantine_that_is_over_does_not_come_again() {
+fn restored_quarantine_is_outdated() {
     let (mut masters, mut admission, _) = lab();
     admission.ask();
     put(&mut admission, &mut masters, &Data::default(), 1);
@@ -89,7 +89,7 @@ fn a_quarantine_that_is_over_does_not_come_again() {
 
 /// A score in old data does not cover the ballots that were accepted since.
 #[test]
-fn the_scores_of_an_outdated_record_are_no_floor() {
+fn scores_of_an_outdated_record_prove_no_floor() {
     let (mut masters, mut admission, copy) = lab();
     let incarnation = admission.incarnation(0).unwrap();
     let answer = masters[0].scored(0, incarnation, 1);
@@ -101,7 +101,7 @@ fn the_scores_of_an_outdated_record_are_no_floor() {
 
 /// It may have allowed less than the locks that were lost with it.
 #[test]
-fn an_outdated_max_ttl_makes_no_quarantine_shorter() {
+fn outdated_max_ttl_does_not_shorten_a_quarantine() {
     let (mut masters, mut admission, copy) = lab();
     let mut raised = Data::default();
     raised.record.max_ttl = Some(3 * MAX_TTL);

@@ -17,7 +17,7 @@ fn at_the_end_of_a_quarantine() -> (Vec<Master>, Admission) {
 }
 
 #[test]
-fn one_client_that_stays_ends_the_quarantine_after_its_length() {
+fn long_lived_client_ends_a_quarantine_after_its_length() {
     for count in 1..=5 {
         let mut masters = all_admitted(count);
         masters[0].restart(11);
@@ -35,7 +35,7 @@ fn one_client_that_stays_ends_the_quarantine_after_its_length() {
 }
 
 #[test]
-fn clients_that_live_a_moment_end_it_within_two_lengths_and_a_visit() {
+fn short_lived_clients_end_a_quarantine_after_two_lengths() {
     for count in 2..=5 {
         let mut masters = all_admitted(count);
         masters[0].restart(11);
@@ -51,7 +51,7 @@ fn clients_that_live_a_moment_end_it_within_two_lengths_and_a_visit() {
 }
 
 #[test]
-fn with_no_voting_master_a_client_that_lives_a_moment_ends_nothing() {
+fn short_lived_clients_need_a_voting_master_to_end_a_quarantine() {
     for count in 1..=5 {
         let mut masters: Vec<_> = (1..=count).map(|index| Master::fresh(index * 10)).collect();
         for now in (0..5 * LENGTH).step_by(500) {
@@ -62,7 +62,7 @@ fn with_no_voting_master_a_client_that_lives_a_moment_ends_nothing() {
 }
 
 #[test]
-fn a_clock_that_is_stepped_ends_no_quarantine() {
+fn stepped_clock_ends_no_quarantine() {
     for stepped in 0..3 {
         let mut masters = all_admitted(3);
         masters[0].restart(11);
@@ -76,7 +76,7 @@ fn a_clock_that_is_stepped_ends_no_quarantine() {
 }
 
 #[test]
-fn an_end_far_ahead_begins_again_and_so_ends() {
+fn quarantine_with_an_end_far_ahead_begins_again() {
     let mut masters = all_admitted(3);
     masters[0].restart(11);
     masters[0].ahead = 100 * LENGTH;
@@ -89,7 +89,7 @@ fn an_end_far_ahead_begins_again_and_so_ends() {
 }
 
 #[test]
-fn a_note_that_lies_ahead_is_taken_back() {
+fn note_ahead_of_its_clock_is_replaced() {
     let mut masters = all_admitted(2);
     masters[0].restart(11);
     masters[1].ahead = 100 * LENGTH;
@@ -135,7 +135,7 @@ fn the_floor_is_the_largest_score_of_enough_others() {
 }
 
 #[test]
-fn with_too_few_others_the_floor_rests_on_the_clocks() {
+fn floor_is_derived_from_clocks_if_too_few_others_answer() {
     for (count, away, by_clock) in [(3, 0, false), (3, 1, true), (5, 1, false), (5, 2, true)] {
         let mut masters = all_admitted(count);
         masters[0].restart(11);
@@ -164,7 +164,7 @@ fn ballots_found_at_the_beginning_are_not_forgotten() {
 }
 
 #[test]
-fn a_floor_that_was_read_too_early_is_read_again() {
+fn floor_read_too_early_is_read_again() {
     let (mut masters, mut admission) = at_the_end_of_a_quarantine();
     let read = admission.step(0, LENGTH, Nonce(9));
     let Some((_, answers)) = carry_out(read, 0, &mut masters, LENGTH) else {
@@ -181,7 +181,7 @@ fn a_floor_that_was_read_too_early_is_read_again() {
 }
 
 #[test]
-fn two_clients_that_begin_at_once_begin_one_quarantine() {
+fn two_clients_beginning_together_begin_one_quarantine() {
     let mut masters = all_admitted(3);
     masters[0].restart(11);
     let mut clients = [client(&masters, 0), client(&masters, 0)];
@@ -199,7 +199,7 @@ fn two_clients_that_begin_at_once_begin_one_quarantine() {
 }
 
 #[test]
-fn a_former_replica_that_is_known_as_one_no_more_begins_no_second_quarantine() {
+fn forgotten_replication_history_begins_no_second_quarantine() {
     let mut masters = all_admitted(3);
     masters[0].restart(11);
     masters[0].identity = former_replica(11, 5);
@@ -213,7 +213,7 @@ fn a_former_replica_that_is_known_as_one_no_more_begins_no_second_quarantine() {
 }
 
 #[test]
-fn a_score_from_before_the_last_admission_of_another_master_proves_nothing() {
+fn score_older_than_its_masters_admission_proves_no_floor() {
     let (mut masters, mut admission) = at_the_end_of_a_quarantine();
     let Step::ReadFloor(nonce, asked) = admission.step(0, LENGTH, Nonce(9)) else {
         panic!("the floor is read when the time has come")
@@ -234,7 +234,7 @@ fn a_score_from_before_the_last_admission_of_another_master_proves_nothing() {
 }
 
 #[test]
-fn scores_of_a_former_quarantine_or_without_those_of_the_master_itself_are_not_used() {
+fn floor_needs_the_current_nonce_and_the_masters_own_score() {
     let (masters, mut admission) = at_the_end_of_a_quarantine();
     let Step::ReadFloor(nonce, asked) = admission.step(0, LENGTH, Nonce(9)) else {
         panic!("the floor is read when the time has come")
@@ -255,7 +255,7 @@ fn scores_of_a_former_quarantine_or_without_those_of_the_master_itself_are_not_u
 }
 
 #[test]
-fn the_floor_is_not_read_before_the_master_says_that_the_time_has_come() {
+fn floor_is_read_at_the_end_by_the_masters_own_clock() {
     let mut masters = all_admitted(3);
     masters[0].restart(11);
     let mut admission = client(&masters, 0);
@@ -270,7 +270,7 @@ fn the_floor_is_not_read_before_the_master_says_that_the_time_has_come() {
 }
 
 #[test]
-fn a_time_is_not_noted_for_a_process_that_is_gone() {
+fn time_of_a_replaced_process_is_not_noted() {
     for is_gone in [false, true] {
         let mut masters = all_admitted(3);
         masters[0].restart(11);
@@ -293,7 +293,7 @@ fn a_time_is_not_noted_for_a_process_that_is_gone() {
 }
 
 #[test]
-fn two_addresses_of_one_server_are_one_record_of_the_quorum_that_a_quarantine_needs() {
+fn two_addresses_of_one_server_give_one_record_to_the_quorum() {
     let mut masters = all_admitted(3);
     masters[0].restart(11);
     masters[1] = masters[0].clone();

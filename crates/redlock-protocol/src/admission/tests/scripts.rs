@@ -37,7 +37,7 @@ fn an_identity_is_the_process_and_the_history_of_its_data() {
 }
 
 #[test]
-fn begin_leaves_an_admitted_master_alone() {
+fn begin_does_not_change_an_admitted_master() {
     let mut master = Master::admitted(10);
     let before = master.data.clone();
     let order = Begin { expect: Record::default().seen(), ..begin(&master, 1) };
@@ -69,7 +69,7 @@ fn begin_compares_run_identity_and_nonce() {
 }
 
 #[test]
-fn begin_moves_no_end_that_stands() {
+fn begin_does_not_move_a_plausible_end() {
     for (later, moved) in [(0, false), (LENGTH, false), (9 * LENGTH, false)] {
         let mut master = in_quarantine();
         let order = begin(&master, 2);
@@ -143,7 +143,7 @@ fn a_floor_of_two_to_the_53_is_refused() {
 }
 
 #[test]
-fn where_clients_without_quarantine_are_nothing_is_begun_or_admitted() {
+fn begin_and_admit_refuse_masters_used_without_quarantine() {
     let mut master = in_quarantine();
     master.data.off = off_set();
     let order = admit(&master, 1, Way::Known);

@@ -1,5 +1,7 @@
 //! Sets of masters next to the list of a client: which masters get requests for new locks.
 
+mod init;
+
 use redlock_core::ListDoubt;
 use redlock_core::admission::{AdmissionOp, RecordedSet};
 
@@ -72,7 +74,7 @@ fn every_combination_of_sets_is_judged_by_the_rules() {
 }
 
 #[test]
-fn lists_of_one_two_and_three_of_five_are_refused_and_four_are_not() {
+fn list_shorter_than_its_set_by_two_or_more_is_refused() {
     for (length, refused) in [(1, true), (2, true), (3, true), (4, false), (5, false)] {
         let client = client(&masters(&vec![Some((1, 5)); length]), 0);
         let all = misfits(&client, length);
@@ -83,7 +85,7 @@ fn lists_of_one_two_and_three_of_five_are_refused_and_four_are_not() {
 }
 
 #[test]
-fn one_stranger_is_a_warning_and_two_are_a_refusal() {
+fn one_stranger_is_a_warning_and_two_are_refused() {
     let one = client(
         &masters(&[Some((1, 5)), Some((1, 5)), Some((1, 5)), Some((1, 5)), Some((2, 5))]),
         0,
@@ -100,7 +102,7 @@ fn one_stranger_is_a_warning_and_two_are_a_refusal() {
 
 /// Otherwise a mixed list would be accepted as soon as the masters of one set are away.
 #[test]
-fn sets_of_masters_that_are_away_still_count() {
+fn sets_of_unreachable_masters_are_still_compared() {
     let masters = masters(&[Some((1, 5)), Some((1, 5)), Some((2, 5)), Some((2, 5)), Some((2, 5))]);
     let mut client = client(&masters, 0);
     client.on(0, Event::Down, 1);
@@ -147,7 +149,7 @@ fn refused_masters_are_probed_each_second_until_their_set_fits() {
 
 /// The set names `m0` to `m4`, and the last master of the list shows no set.
 #[test]
-fn master_without_a_set_is_a_doubt_if_the_others_are_named_and_it_is_not() {
+fn unnamed_master_without_a_set_is_doubted_if_others_are_named() {
     let of = |names: &[&str]| Names::new(names.to_vec());
     let former = of(&["m0", "m1", "m2", "m3", "x"]);
     let five = Some((1, 5));
@@ -171,7 +173,7 @@ fn master_without_a_set_is_a_doubt_if_the_others_are_named_and_it_is_not() {
 
 /// Strangers get the set of the others when they are admitted, so their records prove nothing.
 #[test]
-fn several_names_that_a_set_lacks_are_a_doubt_and_need_again() {
+fn several_names_missing_from_a_set_are_doubted_and_need_again() {
     let five = masters(&[Some((1, 5)); 5]);
     let client = client(&five, 0);
     let of = |names: [&str; 5]| Names::new(names);
@@ -207,7 +209,7 @@ fn duplicate_addresses_are_not_part_of_the_list() {
 
 /// Requests wait for the addresses that may be duplicates, and are refused if they are not.
 #[test]
-fn addresses_that_are_being_connected_may_be_duplicates() {
+fn connecting_addresses_may_be_duplicates() {
     for (listed, connected) in (5..=8).flat_map(|listed| (0..=listed).map(move |up| (listed, up))) {
         let mut masters = masters(&vec![Some((1, 5)); listed]);
         masters.iter_mut().skip(connected).for_each(|master| master.up = false);
@@ -229,7 +231,7 @@ fn addresses_that_are_being_connected_may_be_duplicates() {
 
 /// The address that is connected first votes, and the one that is listed first has the name.
 #[test]
-fn servers_have_the_name_that_is_listed_first() {
+fn servers_are_named_by_their_first_listed_address() {
     let masters = masters(&[Some((1, 2)), Some((1, 2))]);
     let mut client = Admission::new(3, MAX_TTL, 1000, ACT_WITHIN);
     for (address, of) in [(2, 0), (1, 1), (0, 0)] {
@@ -281,7 +283,7 @@ fn running_clients_learn_of_a_new_set_in_any_order_of_answers() {
 
 /// The set that a master gets when its quarantine is over, by what the two others have.
 #[test]
-fn admitted_masters_get_the_set_that_all_voting_masters_have() {
+fn admitted_masters_get_the_common_set_of_voting_masters() {
     for (others, wanted) in [
         ([Some((1, 3)), Some((1, 3))], Some(1)),
         ([Some((1, 3)), Some((2, 3))], None),
@@ -302,7 +304,7 @@ fn admitted_masters_get_the_set_that_all_voting_masters_have() {
 
 /// Masters that it admits could outvote the set that refuses it.
 #[test]
-fn client_admits_no_masters_while_every_voting_one_has_a_set_of_another_size() {
+fn no_admission_while_voting_masters_have_another_set_size() {
     let masters_of = |sets: &[(u64, u8)], length: u64| {
         let mut masters = masters(&sets.iter().map(|set| Some(*set)).collect::<Vec<_>>());
         let others = masters.len() as u64..length;
@@ -334,7 +336,7 @@ fn client_admits_no_masters_while_every_voting_one_has_a_set_of_another_size() {
 }
 
 #[test]
-fn masters_that_keep_their_record_keep_their_set_through_a_quarantine() {
+fn set_in_a_kept_record_survives_a_quarantine() {
     let mut masters = masters(&[Some((1, 3)), None, None]);
     masters[0].identity = identity(99);
     let mut client = client(&masters, 0);
@@ -358,116 +360,4 @@ fn plan_for(masters: &[Master], options: InitOptions, listed: &Listed) -> Result
     let nonces = vec![Nonce(500); masters.len()];
     client(masters, 0)
         .plan_init(InitInputs { options, listed, answers: &answers, nonces: &nonces, ours: &[] }, 0)
-}
-
-fn carry(masters: &mut [Master], plan: &InitPlan) {
-    for (index, order) in &plan.orders {
-        let AdmissionOp::Init(order) = order else { panic!("{order:?}") };
-        assert_eq!(masters[*index].data.init(EPOCH, order).outcome, Outcome::Done);
-    }
-}
-
-fn ids(masters: &[Master]) -> Vec<Option<u64>> {
-    masters.iter().map(|master| master.data.record.set.as_ref().map(|set| set.id.0)).collect()
-}
-
-#[test]
-fn init_writes_one_set_on_every_master_and_keeps_its_id() {
-    for count in 1..=5 {
-        let mut masters: Vec<_> = (1..=count).map(|index| Master::fresh(index * 10)).collect();
-        for _ in 0..2 {
-            let plan = plan(&masters, PLAIN).unwrap();
-            carry(&mut masters, &plan);
-            let wanted = RecordedSet { id: SetId(0xf0), ..set(0, count as u8) };
-            assert!(masters.iter().all(|master| master.data.record.set == Some(wanted.clone())));
-        }
-    }
-}
-
-#[test]
-fn init_draws_another_id_for_another_list() {
-    let of = |names: &[&str]| Listed { names: Names::new(names.to_vec()), fresh: SetId(0xf0) };
-    let three = masters(&[Some((1, 3)); 3]);
-    for (names, id) in [
-        (["m0", "m1", "m2"], 1),
-        (["m2", "m0", "m1"], 1),
-        (["m0", "m1", "x"], 0xf0),
-        (["x", "y", "z"], 0xf0),
-    ] {
-        let plan = plan_for(&three, PLAIN, &of(&names)).unwrap();
-        assert_eq!(plan.set.unwrap().id, SetId(id), "{names:?}");
-    }
-    let removed = masters(&[Some((1, 4)); 3]);
-    assert_eq!(plan(&removed, PLAIN).unwrap().set.unwrap().id, SetId(0xf0));
-}
-
-/// It needs `again`, because such a list is more likely a wrong one.
-#[test]
-fn init_is_refused_for_a_list_that_differs_by_two_masters() {
-    let refused = |sets: &[Option<(u64, u8)>], names: &[&str]| {
-        let listed = Listed { names: Names::new(names.to_vec()), fresh: SetId(0xf0) };
-        let masters = masters(sets);
-        assert!(plan_for(&masters, AGAIN, &listed).unwrap().set.is_some());
-        matches!(plan_for(&masters, PLAIN, &listed), Err(NoPlan::OtherSet(_)))
-    };
-    let five = Some((1, 5));
-    assert!(refused(&[five; 3], &["m0", "m1", "m2"]), "two fewer");
-    assert!(!refused(&[five; 4], &["m0", "m1", "m2", "m3"]), "one fewer");
-    assert!(!refused(&[five, five, five, five, None], &["m0", "m1", "m2", "m3", "x"]));
-    assert!(refused(&[five, five, five, None, None], &["m0", "m1", "m2", "x", "y"]));
-    assert!(!refused(&[five; 5], &["a", "b", "c", "d", "e"]), "spelled in another way");
-    assert!(!refused(&[None, None, five, five, five], &["m0", "m1", "m2", "m3", "m4"]), "lost");
-    assert!(refused(&[Some((1, 3)), None, None], &["m0", "x", "y"]), "one master is shared");
-    let mut stranger = masters(&[Some((1, 3)), Some((1, 3)), Some((2, 3))]);
-    let names = Names::new(["m2", "u", "v"]);
-    stranger[2].data.record.set = Some(RecordedSet { names, ..set(2, 3) });
-    assert!(
-        matches!(plan(&stranger, PLAIN), Err(NoPlan::OtherSet(found)) if found.set == stranger[2].data.record.set)
-    );
-}
-
-/// An `init` was stopped in the middle, or two of them with one list run at the same time.
-#[test]
-fn init_finishes_what_another_one_with_the_same_list_began() {
-    let mut masters = masters(&[Some((9, 5)), Some((7, 5)), Some((1, 4)), Some((1, 4)), None]);
-    let plan = plan(&masters, PLAIN).unwrap();
-    carry(&mut masters, &plan);
-    assert_eq!(ids(&masters), [Some(7); 5], "both take the smaller one");
-}
-
-#[test]
-fn init_writes_no_set_unless_every_master_has_answered() {
-    for sets in [[None; 3], [Some((1, 4)); 3]] {
-        let mut masters = masters(&sets);
-        masters[2].up = false;
-        let plan = plan(&masters, AGAIN).unwrap();
-        assert_eq!((plan.set.clone(), &plan.unanswered[..]), (None, &[2][..]));
-        let before = ids(&masters);
-        carry(&mut masters, &plan);
-        assert_eq!(ids(&masters), before);
-    }
-    let mut replica = masters(&[None; 3]);
-    replica[2].role = MasterKind::Replica;
-    assert_eq!(plan(&replica, AGAIN).unwrap().set, None);
-}
-
-#[test]
-fn init_that_is_refused_writes_no_set() {
-    let mut masters = masters(&[Some((1, 4)), Some((1, 4)), Some((1, 4)), Some((1, 4)), None]);
-    masters[4].restart(99);
-    let plan = plan(&masters, PLAIN).unwrap();
-    assert!(plan.refused && plan.set.is_none());
-    carry(&mut masters, &plan);
-    assert_eq!(ids(&masters), [Some(1), Some(1), Some(1), Some(1), None]);
-}
-
-/// The person has agreed to what was read.
-#[test]
-fn init_does_not_write_over_a_set_that_it_has_not_read() {
-    let mut masters = masters(&[Some((1, 3)); 3]);
-    let plan = plan_for(&masters, AGAIN, &Listed { names: Names::new(["x"; 3]), fresh: SetId(3) });
-    masters[0].data.record.set = Some(set(2, 3));
-    let (_, AdmissionOp::Init(order)) = &plan.unwrap().orders[0] else { panic!("an init") };
-    assert_eq!(masters[0].data.init(EPOCH, order).outcome, Outcome::Moved);
-    assert_eq!(masters[0].data.record.set, Some(set(2, 3)));
 }

@@ -11,7 +11,7 @@ fn masters(count: u64) -> Vec<Master> {
 }
 
 #[test]
-fn the_process_that_answered_last_is_known_while_it_is_away() {
+fn last_process_stays_known_while_unreachable() {
     let masters = masters(3);
     let mut client = client(&masters[..2], 0);
     assert_eq!(client.process(0), Some(process(1)));
@@ -45,7 +45,7 @@ fn the_max_ttl_of_a_master_is_that_of_its_record() {
 }
 
 #[test]
-fn it_is_busy_from_a_step_to_the_answer() {
+fn admission_is_busy_until_its_step_is_answered() {
     let mut masters = masters(3);
     masters[0].restart(4);
     let mut client = client(&masters, 0);
@@ -80,7 +80,7 @@ fn a_push_is_answered_by_one_probe() {
 
 /// Two of three have lost everything, and a quorum is reachable.
 #[test]
-fn a_connection_is_waited_for_where_a_quarantine_is_to_be_begun() {
+fn awaits_connections_only_before_beginning_a_quarantine() {
     let mut masters = masters(3);
     masters[0].restart(4);
     masters[2].up = false;
@@ -108,7 +108,7 @@ fn a_connection_is_waited_for_where_a_quarantine_is_to_be_begun() {
 }
 
 #[test]
-fn a_master_that_does_not_vote_is_probed_again_a_second_later() {
+fn non_voting_master_is_probed_after_a_second() {
     let mut masters = [Master::fresh(1)];
     let mut client = client(&masters, 0);
     settle(&mut client, &mut masters, 100);
@@ -117,7 +117,7 @@ fn a_master_that_does_not_vote_is_probed_again_a_second_later() {
 }
 
 #[test]
-fn a_floor_that_rests_on_clocks_is_known_as_such() {
+fn floor_derived_from_clocks_is_reported() {
     for (away, by_clock) in [(false, false), (true, true)] {
         let mut masters = masters(3);
         masters[0].restart(4);
@@ -141,7 +141,7 @@ fn a_floor_that_rests_on_clocks_is_known_as_such() {
 }
 
 #[test]
-fn a_probe_that_fails_is_made_again_a_second_later() {
+fn failed_probe_is_repeated_after_a_second() {
     let masters = masters(1);
     let mut client = client(&masters, 0);
     client.on(0, Event::Pushed, 1);
@@ -154,7 +154,7 @@ fn a_probe_that_fails_is_made_again_a_second_later() {
 }
 
 #[test]
-fn why_a_master_does_not_vote() {
+fn reasons_why_a_master_does_not_vote() {
     let mut masters = masters(3);
     let mut client = client(&masters, 0);
     client.on(0, Event::Pushed, 1);
@@ -173,7 +173,7 @@ fn why_a_master_does_not_vote() {
 
 /// Its members were not counted when its connection was made.
 #[test]
-fn masters_that_show_clients_without_quarantine_are_named_by_an_init_that_is_refused() {
+fn refused_init_learns_of_use_without_quarantine() {
     let mut masters = [Master::fresh(1)];
     masters[0].data.off = off_set();
     let facts = MasterView { members: None, ..masters[0].facts(0) };
@@ -213,7 +213,7 @@ fn without_quarantine_an_incarnation_is_a_process() {
 }
 
 #[test]
-fn a_step_that_fails_puts_no_data_in_doubt() {
+fn failed_step_puts_no_data_in_doubt() {
     let mut masters = masters(3);
     masters[0].restart(4);
     let mut client = client(&masters, 0);
@@ -225,7 +225,7 @@ fn a_step_that_fails_puts_no_data_in_doubt() {
 /// Two masters restart empty, and the third, which allows more, comes back when their quarantines
 /// are under way.
 #[test]
-fn a_quarantine_known_to_be_too_short_begins_again() {
+fn too_short_quarantine_begins_again() {
     let mut masters = masters(3);
     masters[2].data.record.max_ttl = Some(5 * MAX_TTL);
     masters[2].up = false;
@@ -245,7 +245,7 @@ fn a_quarantine_known_to_be_too_short_begins_again() {
 
 /// The first client has begun the quarantine and noted the TIMEs. The second stays for a moment.
 #[test]
-fn a_client_that_comes_later_admits_twice_the_length_behind_the_notes() {
+fn later_client_admits_two_lengths_after_the_notes() {
     for (now, admits) in [(2 * LENGTH - 1, false), (2 * LENGTH, true)] {
         let mut masters = masters(3);
         masters[0].restart(4);
@@ -261,7 +261,7 @@ fn a_client_that_comes_later_admits_twice_the_length_behind_the_notes() {
 
 /// The clocks of the others jump forward by a minute, but the master's own clock matters as well.
 #[test]
-fn the_time_that_visits_take_is_known_by_the_clock_of_the_master_itself() {
+fn time_by_visits_depends_on_the_masters_own_clock() {
     let mut masters = masters(3);
     masters[0].restart(4);
     let mut client = client(&masters, 0);
@@ -276,7 +276,7 @@ fn the_time_that_visits_take_is_known_by_the_clock_of_the_master_itself() {
 
 /// A nonce that is over for one process says nothing about another.
 #[test]
-fn another_process_has_no_past() {
+fn past_nonces_are_known_per_process() {
     let mut masters = masters(1);
     let old = masters[0].data.clone();
     let mut client = client(&masters, 0);

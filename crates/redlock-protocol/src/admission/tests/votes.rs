@@ -1,5 +1,8 @@
 //! The ends of a master's vote, and the reports about them.
 
+mod quarantine_off;
+mod remaining;
+
 use std::time::Duration;
 
 use redlock_core::WhyNot;
@@ -11,7 +14,7 @@ fn three() -> Vec<Master> {
 }
 
 #[test]
-fn after_a_null_push_nothing_counts_until_a_look_behind_it() {
+fn null_push_stops_votes_until_a_later_probe() {
     let mut masters = three();
     let mut admission = client(&masters, 0);
     admission.on(0, Event::Pushed, 1);
@@ -26,7 +29,7 @@ fn after_a_null_push_nothing_counts_until_a_look_behind_it() {
 }
 
 #[test]
-fn a_look_that_was_sent_before_the_push_ends_no_doubt() {
+fn probe_sent_before_the_push_ends_no_doubt() {
     let masters = three();
     let mut admission = client(&masters, 0);
     admission.on(0, Event::Pushed, 1);
@@ -40,7 +43,7 @@ fn a_look_that_was_sent_before_the_push_ends_no_doubt() {
 }
 
 #[test]
-fn a_set_without_members_is_found_by_a_look() {
+fn probe_finds_an_empty_ballot_set() {
     let mut masters = three();
     let mut admission = client(&masters, 0);
     masters[0].data.sets.clear();
@@ -50,7 +53,7 @@ fn a_set_without_members_is_found_by_a_look() {
 }
 
 #[test]
-fn a_set_counts_as_complete_until_it_is_counted() {
+fn ballot_set_is_presumed_complete_until_its_size_is_known() {
     let masters = three();
     let mut admission = Admission::new(3, MAX_TTL, 1000, ACT_WITHIN);
     admission.on(0, Event::Up(MasterView { members: None, ..masters[0].facts(0) }), 0);
@@ -76,7 +79,7 @@ fn two_addresses_of_one_server_have_one_vote() {
 }
 
 #[test]
-fn a_vote_that_does_not_count_says_why_and_how_long() {
+fn non_voting_master_reports_reason_and_remaining_time() {
     let mut masters = three();
     let mut admission = client(&masters, 0);
     masters[0].restart(11);
@@ -93,119 +96,9 @@ fn a_vote_that_does_not_count_says_why_and_how_long() {
     assert_eq!(said(&admission, 300), (WhyNot::Emptied, true, left(LENGTH - 300)));
 }
 
-/// Returns whether the first master is admitted at `later` by a client that stayed, or by a new
-/// client.
-fn is_admitted_at(later: Millis, masters: &[Master], stays: &Admission) -> bool {
-    let (mut masters, mut stays) = (masters.to_vec(), stays.clone());
-    settle(&mut stays, &mut masters, later);
-    settle(&mut client(&masters, later), &mut masters, later);
-    masters[0].data.record.admits(masters[0].identity)
-}
-
-/// Returns how long it takes at the latest if clients come and go.
-fn by_visits(client: &Admission, now: Millis) -> Option<Duration> {
-    not_admitted(client, 0, now).by_visits
-}
-
-/// The first one comes late: nothing is known of the time before it.
-#[test]
-fn clients_that_come_and_go_end_a_quarantine_by_the_time_that_was_said_and_no_sooner() {
-    for first in [0, 700] {
-        let mut masters = three();
-        (masters[1].ahead, masters[2].ahead) = (5 * LENGTH, 300);
-        masters[0].restart(11);
-        let said = by_visits(&client(&masters, first), first).unwrap();
-        let over = first + u64::try_from(said.as_millis()).unwrap();
-        for now in (first..over).step_by(50).chain([over - 1]) {
-            let mut visitor = client(&masters, now);
-            let left = by_visits(&visitor, now);
-            assert_eq!(left, Some(Duration::from_millis(over - now)), "at {now}");
-            settle(&mut visitor, &mut masters, now);
-            assert!(!masters[0].data.record.admits(masters[0].identity), "at {now}");
-        }
-        settle(&mut client(&masters, over), &mut masters, over);
-        assert!(masters[0].data.record.admits(masters[0].identity));
-    }
-}
-
-/// Clients that came a while after the quarantine had begun found no master that votes, and noted
-/// nothing. A note ahead of its clock counts for nothing, and is written again.
-#[test]
-fn without_a_note_that_counts_the_clocks_of_two_masters_take_twice_the_length_from_now() {
-    let mut masters = three();
-    (masters[1].up, masters[2].up) = (false, false);
-    masters[0].restart(11);
-    let mut stays = client(&[masters[0].clone(), Master::admitted(20), Master::admitted(30)], 0);
-    stays.on(1, Event::Down, 0);
-    stays.on(2, Event::Down, 0);
-    assert_eq!(by_visits(&stays, 0), None, "only a client that stays ends it");
-    masters[1].up = true;
-    assert_eq!(by_visits(&client(&masters, 50), 50), Some(2 * Duration::from_millis(LENGTH)));
-    masters[1].ahead = LENGTH;
-    settle(&mut client(&masters, 100), &mut masters, 100);
-    assert_eq!(
-        by_visits(&client(&masters, 200), 200),
-        Some(Duration::from_millis(2 * LENGTH - 100))
-    );
-    masters[1].ahead = 0;
-    assert_eq!(by_visits(&client(&masters, 300), 300), Some(2 * Duration::from_millis(LENGTH)));
-}
-
-#[test]
-fn of_brand_new_masters_only_a_client_that_stays_ends_the_quarantines() {
-    let mut masters: Vec<_> = [10, 20, 30].map(Master::fresh).to_vec();
-    let mut admission = client(&masters, 0);
-    let said = |admission: &Admission| {
-        let said = not_admitted(admission, 0, 0);
-        (said.votes_again, said.by_visits)
-    };
-    assert_eq!(said(&admission), (Some(Duration::from_millis(LENGTH)), None));
-    settle(&mut admission, &mut masters, 0);
-    assert_eq!(said(&admission), (Some(Duration::from_millis(LENGTH)), None));
-}
-
-/// Each client is short-lived. A client that only reads, and has queried no master for TIME,
-/// reports the same.
-#[test]
-fn the_time_that_is_said_falls_from_visit_to_visit_and_is_never_too_early() {
-    let mut masters = three();
-    (masters[1].ahead, masters[2].ahead) = (5 * LENGTH, 300);
-    masters[0].restart(11);
-    for now in (0..2 * LENGTH).step_by(100) {
-        let mut visitor = client(&masters, now);
-        let left = |visitor: &Admission| not_admitted(visitor, 0, now).votes_again.unwrap();
-        let (read_only, visits) = (left(&visitor), by_visits(&visitor, now));
-        assert_eq!(visits, Some(Duration::from_millis(2 * LENGTH - now)), "at {now}");
-        settle(&mut visitor, &mut masters, now);
-        assert_eq!((left(&visitor), by_visits(&visitor, now)), (read_only, visits), "at {now}");
-        assert_eq!(read_only, Duration::from_millis(LENGTH.min(2 * LENGTH - now)), "at {now}");
-        let later = not_admitted(&visitor, 0, now + 30).votes_again.unwrap();
-        assert_eq!(later, read_only - Duration::from_millis(30), "at {now}");
-        let over = now + u64::try_from(read_only.as_millis()).unwrap();
-        assert!(!is_admitted_at(over - 1, &masters, &visitor), "at {now}");
-        assert!(is_admitted_at(over, &masters, &visitor), "at {now}");
-    }
-}
-
-/// A quarantine does not end by the note of a process that does not answer.
-#[test]
-fn notes_of_masters_that_do_not_vote_make_the_time_that_is_said_no_shorter() {
-    let mut masters = three();
-    masters[0].restart(11);
-    settle(&mut client(&masters, 0), &mut masters, 0);
-    let now = 2 * LENGTH - 100;
-    let left = |masters: &[Master]| not_admitted(&client(masters, now), 0, now).votes_again;
-    assert_eq!(left(&masters), Some(Duration::from_millis(100)));
-    masters[1].up = false;
-    masters[2].data = Data::default();
-    assert_eq!(left(&masters), Some(Duration::from_millis(LENGTH)), "the same process, emptied");
-    masters[2] = Master::admitted(31);
-    assert_eq!(left(&masters), Some(Duration::from_millis(LENGTH)), "another process");
-}
-
 /// A master that keeps its record shows that it was admitted before.
 #[test]
-fn a_restart_is_told_apart_from_a_master_that_never_was_admitted() {
+fn restarted_master_differs_from_a_never_admitted_one() {
     let mut masters = three();
     masters[0].identity = identity(11);
     let mut admission = client(&masters, 0);
@@ -220,7 +113,7 @@ fn a_restart_is_told_apart_from_a_master_that_never_was_admitted() {
 
 /// `init` would be refused there.
 #[test]
-fn a_master_without_a_record_is_new_only_if_no_record_shows_use() {
+fn master_is_new_only_if_no_record_shows_use() {
     let mut masters = three();
     masters.iter_mut().zip([11, 21, 31]).for_each(|(master, run)| master.restart(run));
     let why = |masters: &[Master]| not_admitted(&client(masters, 0), 0, 0).why;
@@ -237,7 +130,7 @@ fn a_master_without_a_record_is_new_only_if_no_record_shows_use() {
 
 /// It outlives the record, the process and the connection.
 #[test]
-fn a_client_that_has_read_a_record_calls_no_master_brand_new_when_all_records_are_gone() {
+fn client_that_read_a_record_never_reports_masters_as_new() {
     let mut masters = three();
     let mut admission = client(&masters, 0);
     for (index, run) in [11, 21, 31].into_iter().enumerate() {
@@ -248,99 +141,9 @@ fn a_client_that_has_read_a_record_calls_no_master_brand_new_when_all_records_ar
     assert_eq!(not_admitted(&client(&masters, 1), 0, 1).why, WhyNot::New, "a new client");
 }
 
-#[test]
-fn without_quarantine_a_master_that_forgot_votes_and_nothing_is_written() {
-    let mut masters = [1, 2, 3].map(Master::fresh).to_vec();
-    let mut admission = Admission::new(3, MAX_TTL, 1000, ACT_WITHIN).without_quarantine();
-    admission.ask();
-    for (index, master) in masters.iter().enumerate() {
-        admission.on(index, Event::Up(master.facts(0)), 0);
-    }
-    assert!((0..3).all(|index| admission.votes(index)));
-    assert!(settle(&mut admission, &mut masters, 0).is_empty());
-    admission.on(0, Event::Pushed, 1);
-    assert!(!admission.votes(0));
-    assert_eq!(settle(&mut admission, &mut masters, 1), ["probe"]);
-    assert!(admission.votes(0));
-}
-
-fn plain_without_quarantine(masters: &[Master]) -> Admission {
-    let admission = Admission::new(masters.len(), MAX_TTL, 1000, ACT_WITHIN);
-    let mut admission = admission.without_quarantine().without_ballots();
-    for (index, master) in masters.iter().enumerate().filter(|(_, master)| master.up) {
-        admission.on(index, Event::Up(master.facts(0)), 0);
-    }
-    admission
-}
-
-/// Clients with a quarantine see its ballots otherwise.
-#[test]
-fn without_quarantine_and_ballots_each_connection_shows_its_use_once_and_for_a_lock() {
-    let mut masters = [1, 2, 3].map(Master::fresh).to_vec();
-    let mut admission = plain_without_quarantine(&masters);
-    assert!(settle(&mut admission, &mut masters, 0).is_empty(), "it was asked for no lock");
-    admission.ask();
-    assert_eq!(settle(&mut admission, &mut masters, 0), ["show"; 3]);
-    assert!((0..3).all(|index| admission.votes(index)));
-    admission.on(0, Event::Pushed, 1);
-    assert_eq!(settle(&mut admission, &mut masters, 1), ["probe"]);
-    admission.on(0, Event::Down, 2);
-    admission.on(0, Event::Up(masters[0].facts(2)), 2);
-    assert_eq!(settle(&mut admission, &mut masters, 2), ["show"]);
-
-    let mut on = client(&masters, 3);
-    assert_eq!(not_admitted(&on, 0, 3).why, WhyNot::UsedWithoutQuarantine);
-    assert!(!settle(&mut on, &mut masters, 3).contains(&"admit"));
-    assert!(masters.iter().all(|master| master.data.record == Record::default()));
-}
-
-/// A master that restarted empty, of a prefix with a quarantine, is reached first.
-#[test]
-fn nothing_is_shown_where_clients_with_quarantine_use_the_namespace() {
-    let mut masters = three();
-    masters[0].restart(11);
-    (masters[1].up, masters[2].up) = (false, false);
-    let mut admission = plain_without_quarantine(&masters);
-    admission.ask();
-    assert!(admission.votes(0) && settle(&mut admission, &mut masters, 0).is_empty());
-    admission.on(1, Event::Up(masters[1].facts(1)), 1);
-    assert!(settle(&mut admission, &mut masters, 1).is_empty());
-    assert_eq!(masters[0].data.off, None);
-}
-
-/// The record goes that another client had begun, and what this one shows stays.
-#[test]
-fn a_record_that_was_never_admitted_is_removed_and_the_use_is_shown() {
-    let mut masters = [1, 2, 3].map(Master::fresh).to_vec();
-    settle(&mut client(&masters, 0), &mut masters, 0);
-    let mut admission = plain_without_quarantine(&masters);
-    admission.ask();
-    let mut steps = settle(&mut admission, &mut masters, 0);
-    steps.sort_unstable();
-    assert_eq!(steps, ["remove", "remove", "remove", "show", "show", "show"]);
-    for master in &masters {
-        assert_eq!((&master.data.record, master.data.off.is_some()), (&Record::default(), true));
-    }
-}
-
-/// For example, its user is not allowed to write there. A null push afterwards leads to an
-/// immediate probe.
-#[test]
-fn a_use_that_cannot_be_shown_costs_nothing() {
-    let masters = [1, 2, 3].map(Master::fresh).to_vec();
-    let mut admission = plain_without_quarantine(&masters);
-    admission.ask();
-    assert_eq!(admission.step(0, 0, Nonce(1)), Step::ShowUse);
-    admission.on(0, Event::Shown, 1);
-    assert!(admission.votes(0));
-    assert_eq!(admission.step(0, 1, Nonce(1)), Step::Nothing, "and it is not tried again");
-    admission.on(0, Event::Pushed, 2);
-    assert_eq!(admission.step(0, 2, Nonce(1)), Step::Probe);
-}
-
 /// It may have been sent before the push.
 #[test]
-fn an_earlier_probe_does_not_end_a_doubt_but_a_later_one_does() {
+fn only_a_probe_after_the_push_ends_the_doubt() {
     let mut masters = three();
     let mut admission = client(&masters, 0);
     let before = masters[0].facts(0);
@@ -356,7 +159,7 @@ fn an_earlier_probe_does_not_end_a_doubt_but_a_later_one_does() {
 
 /// The reader can be a report, a floor, or the quarantine of another master.
 #[test]
-fn any_reader_is_believed_and_only_records_name_the_ballots() {
+fn facts_from_any_reader_are_used() {
     let mut masters = three();
     let mut admission = client(&masters, 0);
     assert_eq!(admission.admitted_as(0), Some(identity(10)));
@@ -377,7 +180,7 @@ fn any_reader_is_believed_and_only_records_name_the_ballots() {
 }
 
 #[test]
-fn members_that_were_not_counted_are_as_many_as_before_in_the_same_life() {
+fn uncounted_members_keep_their_number_within_one_incarnation() {
     let mut masters = three();
     masters[0].data.sets.clear();
     let mut admission = client(&masters, 0);
@@ -391,7 +194,7 @@ fn members_that_were_not_counted_are_as_many_as_before_in_the_same_life() {
 
 /// A program that repeatedly reads reports delays no quarantine.
 #[test]
-fn reads_of_others_do_not_delay_the_next_probe() {
+fn other_reads_do_not_delay_the_next_probe() {
     let mut masters = three();
     masters[0].restart(9);
     let mut admission = client(&masters, 0);
@@ -403,68 +206,8 @@ fn reads_of_others_do_not_delay_the_next_probe() {
     assert_eq!(admission.step(0, 1000, Nonce(9)), Step::Probe);
 }
 
-/// Three masters without an admission record. A client with a quarantine has recently begun one on
-/// the first.
-fn first_begun() -> Vec<Master> {
-    let mut masters = [1, 2, 3].map(Master::fresh).to_vec();
-    let mut other = client(&masters, 0);
-    read_records(&mut other, &mut masters, 0);
-    let begin = other.step(0, 0, Nonce(1));
-    assert_eq!(carry_out(begin, 0, &mut masters, 0).map(|(name, _)| name), Some("begin"));
-    masters
-}
-
 #[test]
-fn without_quarantine_a_record_that_was_never_admitted_is_removed_and_says_nothing_of_the_data() {
-    let mut masters = first_begun();
-    let mut admission = Admission::new(3, MAX_TTL, 1000, ACT_WITHIN).without_quarantine();
-    for (index, master) in masters.iter().enumerate() {
-        admission.on(index, Event::Up(master.facts(0)), 0);
-    }
-    let incarnation = admission.incarnation(0);
-    assert!(admission.votes(0) && incarnation.is_some());
-    assert_eq!(admission.step(0, 0, Nonce(1)), Step::Nothing, "it was asked for no lock");
-    admission.ask();
-    assert_eq!(settle(&mut admission, &mut masters, 0), ["remove"]);
-    assert_eq!(masters[0].data, Data::default());
-    assert_eq!((admission.votes(0), admission.incarnation(0)), (true, incarnation));
-}
-
-/// It was admitted between the probe and the removal.
-#[test]
-fn without_quarantine_a_record_that_is_admitted_meanwhile_stays() {
-    let mut masters = first_begun();
-    let mut admission = Admission::new(3, MAX_TTL, 1000, ACT_WITHIN).without_quarantine();
-    admission.ask();
-    admission.on(0, Event::Up(masters[0].facts(0)), 0);
-    let order = masters[0].init_order(9);
-    masters[0].data.init(EPOCH, &order);
-    let before = masters[0].data.clone();
-    assert_eq!(settle(&mut admission, &mut masters, 0), ["remove", "probe"]);
-    assert_eq!(masters[0].data, before);
-    assert_eq!(not_admitted(&admission, 0, 0).why, WhyNot::UsedWithQuarantine);
-}
-
-/// A client that has quarantine keeps out masters that the other one would let vote.
-#[test]
-fn without_quarantine_no_master_votes_where_others_have_one() {
-    let mut masters = [1, 2, 3].map(Master::fresh).to_vec();
-    masters[2] = Master::admitted(3);
-    let mut admission = Admission::new(3, MAX_TTL, 1000, ACT_WITHIN).without_quarantine();
-    for (index, master) in masters.iter().enumerate() {
-        admission.on(index, Event::Up(master.facts(0)), 0);
-    }
-    assert!((0..3).all(|index| !admission.votes(index)));
-    assert_eq!(not_admitted(&admission, 0, 0).why, WhyNot::UsedWithQuarantine);
-    admission.on(2, Event::Down, 1);
-    assert!(!admission.votes(0), "it goes on while that master is away");
-    masters[2].restart(4);
-    admission.on(2, Event::Up(masters[2].facts(2)), 2);
-    assert!((0..3).all(|index| admission.votes(index)));
-}
-
-#[test]
-fn knowledge_about_a_nonce_outlives_the_connection() {
+fn age_of_a_nonce_stays_known_after_a_reconnect() {
     let mut masters = three();
     masters[0].restart(11);
     let mut admission = client(&masters, 0);
@@ -479,7 +222,7 @@ fn knowledge_about_a_nonce_outlives_the_connection() {
 }
 
 #[test]
-fn a_step_that_fails_is_tried_again_with_the_next_look() {
+fn failed_step_is_retried_after_the_next_probe() {
     let mut masters = three();
     masters[0].restart(11);
     let mut admission = client(&masters, 0);
@@ -492,7 +235,7 @@ fn a_step_that_fails_is_tried_again_with_the_next_look() {
 }
 
 #[test]
-fn answers_for_a_former_quarantine_are_not_used() {
+fn answers_for_a_previous_quarantine_are_ignored() {
     let mut masters = three();
     masters[0].restart(11);
     let mut admission = client(&masters, 0);
@@ -507,7 +250,7 @@ fn answers_for_a_former_quarantine_are_not_used() {
 }
 
 #[test]
-fn a_flushed_master_that_is_admitted_as_what_it_was_has_another_life() {
+fn flushed_and_readmitted_master_is_another_incarnation() {
     let mut masters = three();
     let mut admission = client(&masters, 0);
     let incarnation = admission.incarnation(0);
@@ -540,7 +283,7 @@ fn a_quarantine_without_max_ttl_begins_again() {
 
 /// It wrote nothing, so no script has reported it.
 #[test]
-fn a_client_that_only_reads_tells_a_namespace_without_quarantine_from_a_new_one() {
+fn read_only_client_tells_use_without_quarantine_from_new() {
     let why = |facts: MasterView, counted: Option<u32>| {
         let mut admission = Admission::new(1, MAX_TTL, 1000, ACT_WITHIN);
         admission.on(0, Event::Up(MasterView { members: None, ..facts }), 0);
@@ -562,7 +305,7 @@ fn a_client_that_only_reads_tells_a_namespace_without_quarantine_from_a_new_one(
 }
 
 #[test]
-fn the_time_of_a_master_goes_on_though_a_step_has_failed() {
+fn time_of_a_master_advances_after_a_failed_step() {
     let mut masters = three();
     masters[0].restart(11);
     let mut admission = client(&masters, 0);
@@ -570,13 +313,4 @@ fn the_time_of_a_master_goes_on_though_a_step_has_failed() {
     assert!(matches!(admission.step(0, 0, Nonce(1)), Step::Begin(_)));
     admission.on(0, Event::Failed, 20);
     assert_eq!(admission.time(0, 50), masters[0].time(50));
-}
-
-#[test]
-fn without_quarantine_no_record_changes_the_longest_ttl() {
-    let mut master = Master::fresh(1);
-    master.data.record.max_ttl = Some(10);
-    let mut admission = Admission::new(1, MAX_TTL, 1000, ACT_WITHIN).without_quarantine();
-    admission.on(0, Event::Up(master.facts(0)), 0);
-    assert_eq!(admission.max_ttl(), Some(MAX_TTL));
 }

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_queue_that_fails_is_left_alone_for_longer_each_time() {
+    fn failing_queue_is_avoided_for_longer_each_time() {
         let (mut queues, key) = (BrokenQueues::default(), Key::from(&b"key"[..]));
         let mut now = Instant::ORIGIN;
         for lasts in [1, 2, 4, 8, 16, 32, 60, 60] {

@@ -1,5 +1,7 @@
 //! `Keys` as lists of events, and the news that follow.
 
+mod releases;
+
 use std::fmt::Write as _;
 
 use redlock_core::{Answer, Call, Cause, Key, Queued, Token, Verb, Verdict, Vote};
@@ -208,7 +210,7 @@ fn failed(master: usize) -> Vote {
 }
 
 #[test]
-fn callers_of_one_process_have_the_key_in_order_of_arrival() {
+fn callers_of_one_process_get_the_key_in_order_of_arrival() {
     let mut process = Process::new(true);
     let (first, news) = process.ask(None);
     assert_eq!(news, "stands");
@@ -229,7 +231,7 @@ fn callers_of_one_process_have_the_key_in_order_of_arrival() {
 }
 
 #[test]
-fn a_caller_that_leaves_passes_its_turn_on() {
+fn leaving_caller_passes_on_its_turn() {
     let mut process = Process::new(true);
     let (first, _) = process.ask(None);
     let (second, _) = process.ask(None);
@@ -280,116 +282,9 @@ fn a_call_without_a_waiting_caller_is_passed_on() {
     assert_eq!(process.input(|keys, cx| keys.called(2, Call::Next, &key(), cx)), "");
 }
 
-#[test]
-fn a_short_lease_that_knows_of_no_other_process_is_released_plainly() {
-    let mut process = Process::new(true);
-    let (first, _) = process.ask(None);
-    let lease = process.win(first);
-    assert_eq!(process.end(lease, true).1, "Release");
-}
-
-#[test]
-fn a_long_lease_queries_the_meeting_point() {
-    let mut process = Process::new(true);
-    let (first, _) = process.ask(None);
-    let lease = process.win(first);
-    process.now += 20;
-    assert_eq!(process.end(lease, true).1, "Release, Leave { leaving: Done } at 0");
-}
-
-#[test]
-fn a_lease_is_reserved_for_others_that_wait() {
-    let mut process = Process::new(true);
-    let (first, _) = process.ask(None);
-    let lease = process.win(first);
-    let vote = answer(1, Verdict::Granted, 3, None);
-    process.input(|keys, cx| keys.left_queue(&lease.claim, &vote, cx));
-    assert_eq!(process.end(lease, true).1, "Reserve { px: 50 }, Leave { leaving: Done } at 0");
-    let (_, news) = process.ask(None);
-    assert_eq!(news, "attempts", "the next caller asks at the meeting point first");
-}
-
-/// It has a place there, or may have, which holds up the others.
-#[test]
-fn a_lease_that_ends_before_the_meeting_point_has_answered_gives_up_its_place() {
-    let mut process = Process::new(true);
-    let (first, _) = process.ask(None);
-    process.attempt(first);
-    process.lose(first);
-    process.attempt(first);
-    // It was refused there, slept, and requests the key from all masters.
-    process.callers[first].ask = Ask::All;
-    let mut lease = process.win(first);
-    process.input(|keys, cx| keys.lease_ends((&mut lease.claim, lease.lock), true, |_| true, cx));
-    let (at, leave) = lease.claim.take_exits().meeting.expect("the meeting point is told");
-    assert!(at == 0 && leave.exit().unwrap().gives_up_place);
-}
-
-/// As many of its releases as there are processes elsewhere.
-#[test]
-fn processes_that_wait_at_other_masters_get_a_share_of_the_releases() {
-    for (here, elsewhere, least, most) in [(3, 4, 450, 560), (6, 1, 110, 180), (3, 0, 5, 30)] {
-        let mut process = Process::new(true);
-        let mut open = 0;
-        for _ in 0..1_000 {
-            let (first, _) = process.ask(None);
-            let mut lease = process.win(first);
-            process.now += 1;
-            let one = process.keys.uses.get_mut(lease.claim.key_use).unwrap();
-            (one.waiters, one.waiters_elsewhere) = (here, elsewhere);
-            process.input(|keys, cx| {
-                keys.lease_ends((&mut lease.claim, lease.lock), true, |_| true, cx);
-                keys.left(&lease.claim, lease.lock, cx);
-            });
-            let requests = requests_of(&mut lease);
-            let calls = "Release, Leave { leaving: Open } at 0, \
-                         Leave { leaving: Done } at 1, Leave { leaving: Done } at 2";
-            open += usize::from(requests == calls);
-            assert!(requests == calls || requests.starts_with("Reserve"), "{requests}");
-        }
-        assert!((least..=most).contains(&open), "{here} here, {elsewhere} elsewhere: {open}");
-    }
-}
-
-#[test]
-fn the_queues_of_other_masters_are_counted_apart() {
-    let mut process = Process::new(true);
-    let (first, _) = process.ask(None);
-    let mut lease = process.win(first);
-    process.keys.uses.get_mut(lease.claim.key_use).unwrap().was_refused = true;
-    process.input(|keys, cx| keys.lease_ends((&mut lease.claim, lease.lock), true, |_| true, cx));
-    assert!(requests_of(&mut lease).ends_with("Leave { leaving: Done } at 2"), "it asks them all");
-    for vote in [(0, 0), (1, 3), (2, 4)].map(|(at, it)| answer(at, Verdict::Granted, it, None)) {
-        process.input(|keys, cx| keys.left_queue(&lease.claim, &vote, cx));
-    }
-    let one = process.keys.uses.get(lease.claim.key_use).unwrap();
-    assert_eq!((one.waiters, one.waiters_elsewhere), (0, 7));
-    let now = at(process.now);
-    assert!(!process.keys.waiters.get(&key()).is_some_and(|one| one.waiting.is_contended(now)));
-}
-
-/// The next callers of this process could otherwise overtake the process that it has called.
-#[test]
-fn others_are_presumed_to_wait_for_as_long_as_the_meeting_point_may_take_to_answer() {
-    for (micros, presumed_ms) in [(100, 10), (1_000, 10), (3_000, 30)] {
-        for (after, is_presumed) in [(presumed_ms - 1, true), (presumed_ms, false)] {
-            let mut process = Process::new(true);
-            process.fan_out = Duration::from_micros(micros);
-            let (first, _) = process.ask(None);
-            let lease = process.win(first);
-            process.now += 100;
-            process.end(lease, true);
-            process.now += after;
-            let next = process.ask(None).0;
-            let asked = if is_presumed { Ask::First } else { Ask::All };
-            assert_eq!(process.callers[next].ask, asked, "{micros} us, after {after} ms");
-        }
-    }
-}
-
 /// They may be reserved for it, as the key was at the meeting point.
 #[test]
-fn an_attempt_at_all_masters_that_the_meeting_point_lets_in_takes_reserved_keys_the_next_time() {
+fn attempt_takes_reserved_keys_after_the_meeting_point_granted() {
     let mut process = Process::new(true);
     let (first, _) = process.ask(None);
     process.attempt(first);
@@ -410,54 +305,7 @@ fn an_attempt_at_all_masters_that_the_meeting_point_lets_in_takes_reserved_keys_
 }
 
 #[test]
-fn a_fresh_answer_that_no_process_waits_makes_the_next_release_plain() {
-    let mut process = Process::new(true);
-    for is_fresh in [true, false] {
-        let (first, _) = process.ask(None);
-        let mut lease = process.win(first);
-        process.now += 20;
-        process
-            .input(|keys, cx| keys.lease_ends((&mut lease.claim, lease.lock), true, |_| true, cx));
-        process.input(|keys, cx| keys.left(&lease.claim, lease.lock, cx));
-        let vote = answer(0, Verdict::Granted, 0, None);
-        process.input(|keys, cx| keys.left_queue(&lease.claim, &vote, cx));
-        process.now += if is_fresh { 5 } else { 15 };
-        let (second, _) = process.ask(None);
-        let lease = process.win(second);
-        let release = process.end(lease, true).1;
-        assert_eq!(release.contains("Leave"), !is_fresh, "{release}");
-    }
-}
-
-#[test]
-fn without_a_queue_a_release_is_plain_and_a_long_lease_ends_a_run() {
-    let mut process = Process::new(false);
-    let (first, _) = process.ask(None);
-    let (_, _) = process.ask(None);
-    let lease = process.win(first);
-    process.now += 200;
-    assert_eq!(
-        process.end(lease, true),
-        (String::new(), "Release".into()),
-        "it lets others go first"
-    );
-}
-
-#[test]
-fn after_three_leases_that_no_caller_took_others_go_first() {
-    let mut process = Process::new(true);
-    let mut next = process.ask(None).0;
-    for number in 1..=3 {
-        let (waiting, _) = process.ask(None);
-        let lease = process.win(next);
-        let attempts = process.end(lease, false).0.contains("attempts");
-        assert_eq!(attempts, number < 3, "after lease {number}");
-        next = waiting;
-    }
-}
-
-#[test]
-fn a_queue_whose_script_fails_is_not_used_for_a_second() {
+fn failing_queue_is_avoided_for_a_second() {
     let mut process = Process::new(true);
     let (first, _) = process.ask(None);
     process.attempt(first);
@@ -475,7 +323,7 @@ fn a_queue_whose_script_fails_is_not_used_for_a_second() {
 }
 
 #[test]
-fn callers_whose_wait_is_over_share_one_question_and_the_head_makes_a_last_attempt() {
+fn callers_past_their_wait_share_a_query_after_a_last_attempt() {
     let mut process = Process::new(true);
     let (holder, _) = process.ask(None);
     let callers = [(); 3].map(|()| process.ask(Some(2_000)).0);
@@ -489,7 +337,7 @@ fn callers_whose_wait_is_over_share_one_question_and_the_head_makes_a_last_attem
 /// A late client sees the ends of all waits after the loss of an attempt. The queue is gone
 /// before anything follows.
 #[test]
-fn callers_whose_waits_were_over_before_an_attempt_was_lost_share_one_question() {
+fn callers_past_their_wait_share_a_query_after_a_lost_attempt() {
     let mut process = Process::new(true);
     let (first, _) = process.ask(Some(1_010));
     (0..3).for_each(|_| drop(process.ask(Some(1_010))));
@@ -500,7 +348,7 @@ fn callers_whose_waits_were_over_before_an_attempt_was_lost_share_one_question()
 }
 
 #[test]
-fn a_meeting_point_that_is_slow_is_none_for_a_moment() {
+fn slow_meeting_point_is_briefly_avoided() {
     let mut process = Process::new(true);
     let (first, _) = process.ask(None);
     process.attempt(first);

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_were_left_take_no_room() {
+    fn unused_keys_are_forgotten() {
         let (mut uses, mut locks) = (Uses::new(0), Table::<LockId, ()>::default());
         for second in 0..10_000 {
             let now = Instant::ORIGIN.saturating_add(Duration::from_secs(second as u64));
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_used_again_and_again_is_remembered_between_many_others() {
+    fn frequently_used_key_is_remembered_among_many_others() {
         let (mut uses, mut locks) = (Uses::new(0), Table::<LockId, ()>::default());
         let mut use_once = |number: usize| {
             let lock = locks.insert(());
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_another_lock_of_the_same_key_leaves_its_holder() {
+    fn end_of_another_lock_does_not_remove_the_keys_holder() {
         let (mut uses, mut locks) = (Uses::new(0), Table::<LockId, ()>::default());
         let (holder, lost) = (locks.insert(()), locks.insert(()));
         let by = (RequestId::default(), holder);
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_that_has_the_key_requests_it_no_longer() {
+    fn caller_that_has_the_key_is_no_longer_its_requester() {
         let (mut uses, mut requests) = (Uses::new(0), Table::<RequestId, ()>::default());
         let (asker, other) = (requests.insert(()), requests.insert(()));
         let now = Some(Instant::ORIGIN);
@@ -301,7 +301,7 @@ mod tests {
     /// The first caller becomes the head of a queue when another caller comes, and the use under
     /// which it made its request may be removed before it wins.
     #[test]
-    fn a_caller_whose_use_is_gone_has_the_key_under_another() {
+    fn caller_whose_use_was_removed_gets_a_new_use() {
         let (mut uses, mut locks) = (Uses::new(0), Table::<LockId, ()>::default());
         let (asker, lock) = (RequestId::default(), locks.insert(()));
         let gone = uses.enter(&key(0));

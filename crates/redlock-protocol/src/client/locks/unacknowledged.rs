@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_of_too_many_releases_is_given_up_and_reported_once() {
+    fn oldest_of_too_many_releases_is_given_up_and_reported_once() {
         let (mut master, ids) = (Unacknowledged::new(0), ids(UNACKNOWLEDGED_MAX + 1));
         let given_up: Vec<_> = ids.iter().filter_map(|id| master.left(*id)).collect();
         assert_eq!((given_up, master.len()), (vec![ids[0]], UNACKNOWLEDGED_MAX));
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_master_that_answers_errors_is_asked_less_often_each_time() {
+    fn pauses_grow_for_a_master_that_answers_errors() {
         let mut master = Unacknowledged::new(0);
         master.left(ids(1)[0]);
         for (round, longest) in [750, 1_500, 3_000, 6_000, 12_000, 12_000].into_iter().enumerate() {
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_master_that_keeps_up_is_sent_the_next_batch_soon() {
+    fn responsive_master_gets_the_next_batch_soon() {
         let (mut master, ids) = (Unacknowledged::new(0), ids(BATCH + 2));
         assert!(ids.iter().all(|id| master.left(*id).is_none()));
         assert!(pause(&mut master, true, 0) <= 15);

@@ -138,7 +138,7 @@ fn an_admitted_master_votes_as_soon_as_it_is_connected() {
 }
 
 #[test]
-fn what_was_asked_before_a_master_voted_is_not_valid() {
+fn answers_to_requests_sent_before_a_master_voted_are_invalid() {
     let mut client = Client::new(true);
     client.now = 5;
     client.up(1);
@@ -151,7 +151,7 @@ fn what_was_asked_before_a_master_voted_is_not_valid() {
 }
 
 #[test]
-fn only_a_process_that_has_ended_or_was_replaced_has_dropped_its_requests() {
+fn only_an_exited_or_replaced_process_has_dropped_its_requests() {
     let mut client = Client::connected();
     assert!(!client.down(0, Cause::TimedOut).contains(&News::ProcessEnded(0)));
     assert!(!client.up(0).contains(&News::ProcessEnded(0)), "the same process");
@@ -164,7 +164,7 @@ fn only_a_process_that_has_ended_or_was_replaced_has_dropped_its_requests() {
 }
 
 #[test]
-fn a_proven_master_is_asked_for_its_keys_once_a_second() {
+fn keys_of_a_proven_master_are_read_once_per_second() {
     let mut client = Client::connected();
     for times in 0..3 {
         let asker = probe(&client.event(0, NodeEvent::DataLost));
@@ -183,7 +183,7 @@ fn a_proven_master_is_asked_for_its_keys_once_a_second() {
 }
 
 #[test]
-fn what_is_not_proven_in_time_is_disowned() {
+fn unproven_master_is_disowned_after_its_deadline() {
     let mut client = Client::connected();
     probe(&client.event(0, NodeEvent::DataLost));
     let news = client.alarm(0);
@@ -195,7 +195,7 @@ fn what_is_not_proven_in_time_is_disowned() {
 }
 
 #[test]
-fn without_a_quarantine_only_the_keys_prove_that_the_data_is_there() {
+fn without_a_quarantine_only_keys_prove_the_data() {
     let mut client = Client::new(false);
     let plain = || {
         let mut facts = facts(0);
@@ -271,7 +271,7 @@ fn a_new_connection_is_urgent_while_a_lease_is_held() {
 }
 
 #[test]
-fn contenders_do_not_meet_where_they_cannot() {
+fn suspected_or_unreachable_master_is_not_a_meeting_point() {
     let mut client = Client::connected();
     let meet = |client: &Client, now| {
         client.masters.meeting_point(b"key", MasterSet::EMPTY, at(now)).unwrap()
@@ -305,7 +305,7 @@ fn only_old_facts_are_read_again() {
 }
 
 #[test]
-fn a_first_connection_that_takes_too_long_has_timed_out() {
+fn slow_first_connection_times_out() {
     let mut client = Client::new(true);
     assert_eq!(client.masters.obstacle(0, Purpose::Acquire, at(999)), None);
     assert_eq!(client.masters.obstacle(0, Purpose::Acquire, at(1_000)), Some(Cause::TimedOut));
@@ -318,7 +318,7 @@ fn a_first_connection_that_takes_too_long_has_timed_out() {
 /// An extension is proven by masters that have the token. If the list is too short, the copies on
 /// the other masters of the set would expire.
 #[test]
-fn leases_of_other_processes_are_extended_unless_the_list_is_too_short() {
+fn resume_is_refused_only_if_the_list_is_too_short() {
     for (sets, is_too_short) in
         [([(1, 3), (2, 3), (3, 3)], false), ([(1, 1); 3], false), ([(1, 5); 3], true)]
     {
@@ -340,7 +340,7 @@ fn leases_of_other_processes_are_extended_unless_the_list_is_too_short() {
 }
 
 #[test]
-fn one_of_two_duplicate_addresses_is_not_asked() {
+fn duplicate_address_is_not_queried() {
     let mut client = Client::new(true);
     client.up(0);
     client.event(1, NodeEvent::Up(facts(0)));

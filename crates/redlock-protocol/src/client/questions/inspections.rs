@@ -12,7 +12,7 @@ use crate::marks::MarkAnswer;
 use crate::master_set::MasterSet;
 use crate::token::attempt::Defeat;
 use crate::votes::answer::{Counts, Judged};
-use crate::votes::ledger::LastAnswer;
+use crate::votes::last_answer::LastAnswer;
 
 /// The questions without an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -27,7 +27,7 @@ use super::ids::{Asker, InspectionId, RequestId};
 use super::view::{Seen, View};
 use crate::master_set::MasterSet;
 use crate::votes::answer::{Counts, Judged};
-use crate::votes::ledger::LastAnswer;
+use crate::votes::last_answer::LastAnswer;
 
 /// The questions of one client.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -148,7 +148,7 @@ fn failure(told: &[Told]) -> Option<Failure> {
 }
 
 #[test]
-fn masters_are_waited_for_and_without_a_quorum_nothing_is_asked() {
+fn init_waits_for_a_quorum_of_connections() {
     let mut client = Client::new([true, false, false]);
     assert_eq!(client.init(), []);
     let told = client.alarm();
@@ -156,7 +156,7 @@ fn masters_are_waited_for_and_without_a_quorum_nothing_is_asked() {
 }
 
 #[test]
-fn a_quorum_is_asked_once_the_others_had_their_time() {
+fn init_queries_a_quorum_after_waiting_for_the_others() {
     let mut client = Client::new([true, true, false]);
     assert_eq!(client.init(), []);
     assert_eq!(asked(&client.alarm()).0, [0, 1]);
@@ -165,7 +165,7 @@ fn a_quorum_is_asked_once_the_others_had_their_time() {
 }
 
 #[test]
-fn orders_are_carried_out_one_after_the_other() {
+fn init_orders_run_one_after_the_other() {
     let mut client = Client::new([true; 3]);
     let (_, first) = asked(&client.init());
     assert_eq!(client.init(), [], "the first is under way");
@@ -178,7 +178,7 @@ fn orders_are_carried_out_one_after_the_other() {
 }
 
 #[test]
-fn what_was_written_is_read_again_before_it_is_claimed() {
+fn init_reads_back_its_writes_before_reporting_success() {
     let mut client = Client::new([true; 3]);
     let op = |master: usize| (master, AdmissionOp::ReadFacts);
     client.masters.plan = Ok(InitPlan {
@@ -211,7 +211,7 @@ fn what_was_written_is_read_again_before_it_is_claimed() {
 }
 
 #[test]
-fn a_record_that_may_come_is_read_again_after_a_pause() {
+fn record_of_a_loading_master_is_read_again_after_a_pause() {
     let mut client = Client::new([true; 3]);
     client.masters.plan = Err(NoPlan::Unread { masters: vec![2], may_come: true });
     client.init();
@@ -224,7 +224,7 @@ fn a_record_that_may_come_is_read_again_after_a_pause() {
 }
 
 #[test]
-fn after_a_restart_of_the_work_no_former_answer_is_taken() {
+fn answers_to_an_earlier_round_are_ignored() {
     let mut client = Client::new([true; 3]);
     let (_, number) = asked(&client.init());
     client.questions.clear();
@@ -233,7 +233,7 @@ fn after_a_restart_of_the_work_no_former_answer_is_taken() {
 }
 
 #[test]
-fn a_report_shows_clocks_against_their_median_and_who_did_not_answer() {
+fn report_has_clock_offsets_and_lists_silent_masters() {
     let mut client = Client::new([true, true, false]);
     let told = client.input(|questions, masters, cx| questions.report(masters, cx));
     let (masters, number) = asked(&told);
@@ -254,7 +254,7 @@ fn a_report_shows_clocks_against_their_median_and_who_did_not_answer() {
 
 /// An address that is connected while others answer may be a duplicate, and shorten the list.
 #[test]
-fn rows_of_a_report_show_the_list_at_its_end() {
+fn report_rows_show_the_list_at_the_end() {
     let mut client = Client::new([true, true, false]);
     client.masters.why_no_locks = Some(Cause::TimedOut);
     let (masters, number) = asked(&client.input(|all, masters, cx| all.report(masters, cx)));
@@ -272,7 +272,7 @@ fn rows_of_a_report_show_the_list_at_its_end() {
 
 /// Otherwise a master that is connected too late for its query has neither an answer nor a reason.
 #[test]
-fn masters_that_are_connected_during_a_report_are_asked_as_well() {
+fn masters_connected_during_a_report_are_queried_as_well() {
     let mut client = Client::new([true, false, false]);
     client.masters.why_not = None;
     let (masters, number) = asked(&client.input(|all, masters, cx| all.report(masters, cx)));
@@ -291,7 +291,7 @@ fn masters_that_are_connected_during_a_report_are_asked_as_well() {
 }
 
 #[test]
-fn a_report_on_no_connected_master_is_complete_at_once() {
+fn report_without_connected_masters_completes_immediately() {
     let mut client = Client::new([false; 3]);
     let told = client.input(|questions, masters, cx| questions.report(masters, cx));
     assert!(matches!(&told[..], [Told::Report(_, rows)] if rows.len() == 3));

@@ -171,7 +171,7 @@ fn every_order(order: &Order, seen: &mut usize) {
 }
 
 #[test]
-fn every_order_of_three_votes_is_decided_once_as_early_as_it_is_certain() {
+fn every_order_of_three_votes_is_decided_once_and_early() {
     for min_copies in [None, Some(2), Some(3)] {
         for stop_margin in [0, 500].map(ms) {
             let options = HoldOptions { min_copies, stop_margin, ..HoldOptions::default() };
@@ -202,7 +202,7 @@ fn the_fan_out_is_no_longer_than_the_node_timeout() {
 }
 
 #[test]
-fn a_grace_does_not_count_as_fan_out() {
+fn grace_is_not_part_of_the_fan_out() {
     let options = HoldOptions { min_copies: Some(3), ..HoldOptions::default() };
     let mut attempt = attempt(3, options, at(0));
     attempt.vote(0, &Answer::granted(), at(0), at(1));
@@ -239,7 +239,7 @@ fn a_request_is_answered_by_a_quorum_and_unanswered_by_silence() {
 }
 
 #[test]
-fn a_grant_of_a_master_that_lost_its_data_does_not_count() {
+fn grant_of_a_master_with_lost_data_is_invalid() {
     let mut attempt = attempt(3, HoldOptions::default(), at(0));
     attempt.vote(0, &Answer::granted(), at(0), at(1));
     assert_eq!(attempt.disown(0, checked(), at(2)), Step::Wait);
@@ -252,7 +252,7 @@ fn a_grant_of_a_master_that_lost_its_data_does_not_count() {
 }
 
 #[test]
-fn a_grace_ends_with_the_quorum_that_it_was_for() {
+fn grace_ends_with_its_quorum() {
     let options = HoldOptions { min_copies: Some(3), ..HoldOptions::default() };
     let mut attempt = attempt(3, options, at(0));
     attempt.vote(0, &Answer::granted(), at(0), at(1));
@@ -263,7 +263,7 @@ fn a_grace_ends_with_the_quorum_that_it_was_for() {
 }
 
 #[test]
-fn the_others_are_asked_only_when_the_meeting_point_has_granted() {
+fn others_are_queried_after_the_meeting_point_granted() {
     let first = || {
         let attempt = Attempt::new(5, Origin::Acquired, timing(TTL), HoldOptions::default(), at(0));
         attempt.asking_first(2)
@@ -287,7 +287,7 @@ fn the_others_are_asked_only_when_the_meeting_point_has_granted() {
 }
 
 #[test]
-fn a_meeting_point_that_is_silent_loses_the_attempt() {
+fn silent_meeting_point_loses_the_attempt() {
     let attempt = Attempt::new(3, Origin::Acquired, timing(TTL), HoldOptions::default(), at(0));
     let mut attempt = attempt.asking_first(1);
     assert_eq!(attempt.pending(), MasterSet::from_iter([1]));
@@ -301,7 +301,7 @@ fn a_meeting_point_that_is_silent_loses_the_attempt() {
 }
 
 #[test]
-fn a_vote_that_brings_too_few_copies_is_waited_past() {
+fn attempt_waits_for_more_copies_after_a_won_vote() {
     let options = HoldOptions { min_copies: Some(5), ..HoldOptions::default() };
     let mut attempt = attempt(5, options, at(0));
     let steps: Vec<Step> =
@@ -310,7 +310,7 @@ fn a_vote_that_brings_too_few_copies_is_waited_past() {
 }
 
 #[test]
-fn a_lease_of_which_nothing_is_left_is_not_won() {
+fn lease_without_remaining_validity_is_not_won() {
     let mut attempt = attempt(1, HoldOptions::default(), at(0));
     let mut in_time = attempt.clone();
     assert_eq!(in_time.vote(0, &Answer::granted(), at(0), at(VALIDITY - 1)), Step::Won);
@@ -319,7 +319,7 @@ fn a_lease_of_which_nothing_is_left_is_not_won() {
 }
 
 #[test]
-fn silence_is_certain_when_no_answer_is_waited_for() {
+fn silence_is_certain_after_the_timeout() {
     let mut attempt = attempt(5, HoldOptions::default(), at(0));
     for master in 0..3 {
         attempt.vote(master, &closed(), at(0), at(1));
@@ -330,7 +330,7 @@ fn silence_is_certain_when_no_answer_is_waited_for() {
 }
 
 #[test]
-fn an_attempt_asks_all_masters_or_its_meeting_point_before_the_others() {
+fn attempt_queries_all_masters_or_the_meeting_point_first() {
     assert_eq!(attempt(3, HoldOptions::default(), at(0)).asked(), MasterSet::all(3));
     let mut first = attempt(3, HoldOptions::default(), at(0)).asking_first(1);
     assert_eq!(first.asked(), MasterSet::from_iter([1]));
@@ -339,7 +339,7 @@ fn an_attempt_asks_all_masters_or_its_meeting_point_before_the_others() {
 }
 
 #[test]
-fn a_master_that_refused_a_copy_has_nothing_to_release() {
+fn refused_copy_needs_no_release() {
     let mut attempt = attempt(5, HoldOptions::default(), at(0));
     let copies = [0, 1].map(|master| (master, checked()));
     assert_eq!(attempt.only_copies(copies.into(), at(0)), Step::Wait);
@@ -350,7 +350,7 @@ fn a_master_that_refused_a_copy_has_nothing_to_release() {
 }
 
 #[test]
-fn an_attempt_is_let_in_once_its_meeting_point_has_granted() {
+fn attempt_is_let_in_after_its_meeting_point_granted() {
     let mut entering = attempt(3, HoldOptions::default(), at(0)).entering(1);
     let mut is_let_in = |master| {
         entering.vote(master, &Answer::granted(), at(0), at(1));
@@ -363,7 +363,7 @@ fn an_attempt_is_let_in_once_its_meeting_point_has_granted() {
 }
 
 #[test]
-fn a_key_may_be_set_at_any_time_where_no_answer_has_come() {
+fn key_on_an_unanswered_master_has_no_known_expiry() {
     let mut attempt = attempt(3, HoldOptions::default(), at(0));
     attempt.vote(0, &Answer::granted(), at(0), at(1));
     assert_eq!([0, 1].map(|master| attempt.left(master)), [Some(timing(TTL).expiry()), None]);

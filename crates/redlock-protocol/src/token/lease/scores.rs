@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_a_grant_nor_an_extension_counts_before_a_score_was_shown() {
+    fn grants_and_extensions_are_invalid_until_a_score_is_shown() {
         let mut lease = refused();
         assert_eq!(lease.ask_scores().iter().collect::<Vec<_>>(), [2]);
         extend(&mut lease, 2, 100);
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_of_a_ballot_asks_for_a_score_whether_or_not_the_grant_counts() {
+    fn refused_ballot_requests_a_score_even_for_an_invalid_grant() {
         let mut lease = lease(3, 2, HoldOptions::default(), at(0));
         let answer = Answer::new(Verdict::BallotRefused).with_ballot(Balloted::Refused);
         lease.acquired(2, uncounted(&answer), at(0), at(1));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_without_a_score_is_shown_as_one_whose_ballot_was_refused() {
+    fn grant_without_a_score_is_shown_as_a_refused_ballot() {
         let mut lease = refused();
         let number = lease.extend(timing(TTL)).number;
         lease.extended(number, 2, &Answer::granted(), at(100), at(107));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_master_without_the_member_is_asked_again_with_the_next_extension() {
+    fn score_is_requested_again_after_a_lost_answer() {
         let mut lease = refused();
         lease.ask_scores();
         lease.balloted(2, &closed(), at(2), at(3));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_ballot_that_finds_no_member_or_no_key_is_evidence_of_loss() {
+    fn late_ballot_without_member_or_key_is_evidence_of_loss() {
         for late in [no_member(), not_ours()] {
             let mut lease = lease(3, 3, HoldOptions::default(), at(0));
             lease.balloted(0, &late, at(2), at(3));

@@ -1,5 +1,6 @@
 //! One lease, event by event.
 
+mod copies;
 mod hand_over;
 mod keeper;
 
@@ -34,7 +35,7 @@ fn set(masters: impl IntoIterator<Item = usize>) -> MasterSet {
 }
 
 #[test]
-fn a_master_that_has_not_answered_the_first_request_is_not_asked_again() {
+fn extension_skips_masters_with_an_unanswered_first_request() {
     let mut lease = lease(3, 2, options(), at(0));
     lease.attempt_timed_out();
     assert_eq!(lease.ledger().answer(2).verdict, Verdict::Unknown(Cause::TimedOut));
@@ -43,7 +44,7 @@ fn a_master_that_has_not_answered_the_first_request_is_not_asked_again() {
 }
 
 #[test]
-fn an_older_refusal_does_not_hide_that_the_key_is_being_given_back() {
+fn older_refusal_does_not_hide_a_pending_readd() {
     let mut lease = lease(3, 3, options(), at(0));
     let first = keep(&mut lease, at(400)).number;
     let second = lease.extend(timing(TTL)).number;
@@ -59,7 +60,7 @@ fn an_older_refusal_does_not_hide_that_the_key_is_being_given_back() {
 }
 
 #[test]
-fn a_master_that_has_not_answered_to_its_key_is_not_asked_again() {
+fn extension_skips_masters_with_an_unanswered_readd() {
     let mut lease = lease(3, 3, options(), at(0));
     let first = keep(&mut lease, at(400)).number;
     all_answer(&mut lease, first, [0, 1], &Answer::granted(), at(400));
@@ -70,7 +71,7 @@ fn a_master_that_has_not_answered_to_its_key_is_not_asked_again() {
 }
 
 #[test]
-fn a_margin_to_stop_does_not_outlast_the_first_extension() {
+fn first_extension_is_due_before_a_large_stop_margin() {
     let options = HoldOptions { stop_margin: ms(800), ..options() };
     let mut lease = lease(3, 3, options, at(0));
     assert_eq!(lease.deadline(), Some(at(VALIDITY - 800)));
@@ -80,7 +81,7 @@ fn a_margin_to_stop_does_not_outlast_the_first_extension() {
 }
 
 #[test]
-fn the_extension_behind_lost_data_is_not_called_off_by_an_earlier_vote() {
+fn earlier_vote_does_not_cancel_the_extension_after_lost_data() {
     let mut lease = lease(5, 5, options(), at(0));
     let first = keep(&mut lease, at(400)).number;
     all_answer(&mut lease, first, 0..4, &Answer::granted(), at(400));
@@ -90,7 +91,7 @@ fn the_extension_behind_lost_data_is_not_called_off_by_an_earlier_vote() {
 }
 
 #[test]
-fn a_slow_master_does_not_keep_the_key_from_one_that_lost_its_data() {
+fn slow_master_does_not_delay_the_readd_elsewhere_for_long() {
     let mut lease = lease(5, 4, options(), at(0));
     lease.acquired(4, &unsent(), at(0), at(0));
     lease.disown(0, at(100));
@@ -112,7 +113,7 @@ fn extended_late() -> (HeldLease, u32) {
 }
 
 #[test]
-fn a_grant_that_does_not_count_gives_no_key_back_after_the_deadline() {
+fn invalid_grant_after_the_deadline_readds_no_key() {
     let (mut lease, number) = extended_late();
     let step = lease.extended(number, 2, uncounted(&Answer::granted()), at(980), at(990));
     assert_eq!((step.readd, lease.deadline()), (set([]), None));
@@ -135,7 +136,7 @@ fn a_cancelled_extension_is_neither_awaited_nor_timed_out() {
 }
 
 #[test]
-fn a_grant_that_does_not_count_is_shown_as_what_it_counts_as() {
+fn invalid_grant_is_shown_as_unknown() {
     let mut lease = lease(3, 3, options(), at(0));
     let number = keep(&mut lease, at(400)).number;
     lease.extended(number, 0, uncounted(&Answer::granted()), at(400), at(407));
@@ -144,7 +145,7 @@ fn a_grant_that_does_not_count_is_shown_as_what_it_counts_as() {
 }
 
 #[test]
-fn a_copy_on_a_master_that_votes_again_is_confirmed_there_alone_and_once() {
+fn copy_on_a_voting_master_is_confirmed_once() {
     let mut lease = lease(5, 3, options(), at(0));
     for master in [3, 4] {
         lease.acquired(master, uncounted(&Answer::granted()), at(0), at(1));
@@ -164,7 +165,7 @@ fn a_copy_on_a_master_that_votes_again_is_confirmed_there_alone_and_once() {
 }
 
 #[test]
-fn a_lease_without_a_keeper_is_not_confirmed_either() {
+fn copies_are_not_confirmed_without_a_keeper() {
     let switched_off = HoldOptions { auto_extend: false, ..options() };
     let over = HoldOptions { max_hold: Some(ms(5)), ..options() };
     for options in [switched_off, over] {
@@ -180,7 +181,7 @@ fn a_lease_without_a_keeper_is_not_confirmed_either() {
 // The deadline.
 
 #[test]
-fn the_deadline_is_the_time_of_the_quorum_th_largest_confirmation() {
+fn deadline_is_the_quorum_th_largest_confirmation() {
     let mut lease = lease(5, 3, options(), at(0));
     assert_eq!(lease.deadline(), Some(at(VALIDITY)));
     let number = lease.extend(timing(TTL)).number;
@@ -192,7 +193,7 @@ fn the_deadline_is_the_time_of_the_quorum_th_largest_confirmation() {
 }
 
 #[test]
-fn a_late_grant_counts_for_as_long_as_it_was_asked_for() {
+fn late_grant_is_valid_for_the_originally_requested_time() {
     for ttl in [400, 3_000] {
         let mut lease = lease(5, 3, options(), at(0));
         lease.extend(timing(ttl));
@@ -202,7 +203,7 @@ fn a_late_grant_counts_for_as_long_as_it_was_asked_for() {
 }
 
 #[test]
-fn a_key_that_is_given_back_counts_for_the_shortest_time_that_was_asked_for() {
+fn readded_key_is_valid_for_the_shortest_requested_time() {
     for (ttl, validity) in [(400, 394), (3_000, VALIDITY)] {
         let mut lease = lease(3, 3, options(), at(0));
         let number = lease.extend(timing(ttl)).number;
@@ -214,7 +215,7 @@ fn a_key_that_is_given_back_counts_for_the_shortest_time_that_was_asked_for() {
 }
 
 #[test]
-fn an_extension_confirms_the_time_that_it_asked_for() {
+fn extension_confirms_its_requested_time() {
     let mut lease = lease(3, 3, options(), at(0));
     let short = lease.extend(timing(TTL)).number;
     let long = lease.extend(timing(3_000)).number;
@@ -228,7 +229,7 @@ fn an_extension_confirms_the_time_that_it_asked_for() {
 }
 
 #[test]
-fn no_answer_revives_a_lease_whose_deadline_has_passed() {
+fn no_answer_revives_an_expired_lease() {
     let mut lease = lease(3, 3, options(), at(0));
     let number = keep(&mut lease, at(400)).number;
     all_answer(&mut lease, number, [0], &Answer::granted(), at(500));
@@ -243,7 +244,7 @@ fn no_answer_revives_a_lease_whose_deadline_has_passed() {
 }
 
 #[test]
-fn a_key_that_is_given_back_too_late_does_not_count() {
+fn late_readd_does_not_extend_the_lease() {
     let mut lease = lease(3, 3, options(), at(0));
     let number = keep(&mut lease, at(400)).number;
     all_answer(&mut lease, number, [0], &Answer::granted(), at(400));
@@ -254,7 +255,7 @@ fn a_key_that_is_given_back_too_late_does_not_count() {
 }
 
 #[test]
-fn a_tick_finds_that_the_deadline_has_passed() {
+fn tick_detects_a_passed_deadline() {
     let mut lease = lease(3, 3, options(), at(0));
     assert_eq!(lease.tick(at(VALIDITY - 1), 0.5).extend.map(|one| one.masters), Some(set(0..3)));
     assert_eq!(lease.tick(at(VALIDITY), 0.5), Step::default());
@@ -272,7 +273,7 @@ fn the_margin_is_taken_off_every_deadline() {
 }
 
 #[test]
-fn a_lease_that_is_given_up_stays_so_for_the_first_reason() {
+fn first_reason_of_an_ended_lease_is_kept() {
     let mut lease = lease(3, 3, options(), at(0));
     lease.end(LostReason::Shutdown);
     lease.end(LostReason::Released);
@@ -280,133 +281,10 @@ fn a_lease_that_is_given_up_stays_so_for_the_first_reason() {
     assert_eq!(lease.reason(), LostReason::Shutdown);
 }
 
-// Evidence.
-
-#[test]
-fn a_refusal_and_a_demotion_disown_and_an_unknown_answer_changes_nothing() {
-    for (answer, counts) in [
-        (not_ours(), false),
-        (held(), false),
-        (demoted(), false),
-        (busy(), true),
-        (closed(), true),
-        (unsent(), true),
-    ] {
-        let mut lease = lease(3, 3, options(), at(0));
-        let number = keep(&mut lease, at(400)).number;
-        all_answer(&mut lease, number, [0], &answer, at(401));
-        let until = if counts { at(VALIDITY) } else { Instant::ORIGIN };
-        assert_eq!(lease.ledger().hold_until(0), until, "{answer:?}");
-        assert_eq!(lease.deadline(), Some(at(VALIDITY)), "two are left");
-        all_answer(&mut lease, number, [1], &answer, at(402));
-        let lost = (lease.deadline(), lease.reason());
-        let expected = match counts {
-            true => (Some(at(VALIDITY)), LostReason::NotExtended),
-            false => (None, LostReason::NotOurs),
-        };
-        assert_eq!(lost, expected, "{answer:?}");
-    }
-}
-
-#[test]
-fn lost_data_moves_the_deadline_and_extends_immediately() {
-    let mut lease = lease(5, 4, options(), at(0));
-    lease.acquired(4, &unsent(), at(0), at(1));
-    let number = lease.extend(timing(TTL)).number;
-    all_answer(&mut lease, number, 0..3, &Answer::granted(), at(100));
-    assert_eq!(lease.deadline(), Some(at(100 + VALIDITY)));
-    lease.disown(0, at(150));
-    assert_eq!((lease.deadline(), lease.due()), (Some(at(VALIDITY)), Some(at(150))));
-    lease.disown(1, at(160));
-    assert_eq!((lease.deadline(), lease.reason()), (None, LostReason::DataLost));
-}
-
-#[test]
-fn lost_data_does_not_hurry_a_keeper_that_has_asked_or_is_off() {
-    let mut asked = lease(3, 3, options(), at(0));
-    keep(&mut asked, at(400));
-    asked.disown(0, at(410));
-    assert_eq!(asked.due(), Some(at(400 + NODE_TIMEOUT)));
-    let mut off = lease(3, 3, HoldOptions { auto_extend: false, ..options() }, at(0));
-    off.disown(0, at(10));
-    assert_eq!(off.due(), None);
-}
-
-#[test]
-fn the_masters_that_may_hold_the_key_are_those_that_did_not_refuse_it_last() {
-    let mut lease = lease(5, 3, options(), at(0));
-    lease.acquired(3, &held(), at(0), at(1));
-    lease.acquired(4, &closed(), at(0), at(1));
-    assert_eq!(lease.ledger().may_hold(), set([0, 1, 2, 4]));
-    let number = lease.extend(timing(TTL)).number;
-    all_answer(&mut lease, number, [0, 1, 2], &Answer::granted(), at(2));
-    assert_eq!(all_answer(&mut lease, number, [3], &not_ours(), at(2))[0].readd, set([3]));
-    all_answer(&mut lease, number, [4], &held(), at(2));
-    assert_eq!(lease.ledger().may_hold(), set([0, 1, 2, 3]));
-    lease.readded(3, &held(), at(2), at(3));
-    assert_eq!(lease.ledger().may_hold(), set([0, 1, 2, 3]), "an earlier request may have set it");
-}
-
-// Keys added again on masters that lost them.
-
-#[test]
-fn keys_are_given_back_once_it_is_certain_that_the_lease_lasts() {
-    let mut lease = lease(3, 3, options(), at(0));
-    let number = keep(&mut lease, at(400)).number;
-    assert_eq!(all_answer(&mut lease, number, [0], &not_ours(), at(401))[0].readd, set([]));
-    assert_eq!(all_answer(&mut lease, number, [1], &Answer::granted(), at(401))[0].readd, set([]));
-    let steps = all_answer(&mut lease, number, [2], &Answer::granted(), at(401));
-    assert_eq!(steps[0].readd, set([0]));
-    assert!(lease.ledger().may_hold().contains(0));
-}
-
-#[test]
-fn a_lease_that_is_lost_with_the_next_answer_gives_nothing_back() {
-    let mut lease = lease(3, 3, options(), at(0));
-    let number = keep(&mut lease, at(400)).number;
-    let steps = all_answer(&mut lease, number, 0..3, &not_ours(), at(401));
-    assert!(steps.iter().all(|step| step.readd.is_empty()));
-    assert!(lease.ledger().may_hold().is_empty());
-}
-
-#[test]
-fn a_master_that_another_holds_is_not_given_our_key() {
-    let mut lease = lease(3, 3, options(), at(0));
-    let number = keep(&mut lease, at(400)).number;
-    all_answer(&mut lease, number, [0], &held(), at(401));
-    let steps = all_answer(&mut lease, number, 1..3, &Answer::granted(), at(401));
-    assert!(steps.iter().all(|step| step.readd.is_empty()));
-}
-
-#[test]
-fn a_key_that_was_given_back_can_be_lost_and_given_back_again() {
-    let mut lease = lease(3, 3, options(), at(0));
-    for now in [400, 800] {
-        let number = keep(&mut lease, at(now)).number;
-        all_answer(&mut lease, number, 0..2, &Answer::granted(), at(now));
-        assert_eq!(all_answer(&mut lease, number, [2], &not_ours(), at(now))[0].readd, set([2]));
-        lease.readded(2, &Answer::granted(), at(now), at(now + 1));
-        assert_eq!(lease.ledger().hold_until(2), at(now + VALIDITY));
-        assert!(lease.unanswered().is_empty());
-    }
-}
-
-#[test]
-fn a_key_that_is_given_back_can_move_the_lease_and_with_it_the_next_extension() {
-    let mut lease = lease(3, 3, options(), at(0));
-    let number = keep(&mut lease, at(400)).number;
-    all_answer(&mut lease, number, [0], &Answer::granted(), at(400));
-    all_answer(&mut lease, number, [1], &not_ours(), at(400));
-    assert_eq!(lease.tick(at(450), 0.5).readd, set([1]));
-    lease.readded(1, &Answer::granted(), at(450), at(460));
-    assert_eq!(lease.deadline(), Some(at(400 + VALIDITY)));
-    assert_eq!(lease.due(), Some(at(400 + TTL / 3).saturating_add(ms(1) / 3)));
-}
-
 // The remaining life of the key.
 
 #[test]
-fn the_key_lives_for_one_life_from_when_a_master_has_answered_last() {
+fn key_expires_one_ttl_after_the_last_answer() {
     let mut lease = lease(3, 3, options(), at(0));
     let left = |lease: &HeldLease, now| [0, 1, 2].map(|master| lease.left(master, at(now)));
     assert_eq!(left(&lease, 100), [Some(ms(1_000)); 3]);
@@ -424,7 +302,7 @@ fn the_key_lives_for_one_life_from_when_a_master_has_answered_last() {
 }
 
 #[test]
-fn a_late_copy_and_one_that_was_given_back_live_for_one_life_too() {
+fn late_and_readded_copies_expire_after_one_ttl() {
     let mut lease = lease(3, 2, options(), at(0));
     assert_eq!(lease.left(2, at(0)), None);
     lease.acquired(2, &Answer::granted(), at(0), at(100));
@@ -435,7 +313,7 @@ fn a_late_copy_and_one_that_was_given_back_live_for_one_life_too() {
 
 /// As a lease that is taken over gets it: the score comes with the refusal.
 #[test]
-fn a_late_refusal_of_a_ballot_that_shows_its_score_is_one_more_copy() {
+fn late_refused_ballot_with_a_score_adds_a_copy() {
     let refused = Answer::new(Verdict::BallotRefused);
     let mut lease = lease(3, 2, options(), at(0));
     let mut unscored = lease.clone();

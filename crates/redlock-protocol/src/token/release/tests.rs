@@ -51,7 +51,7 @@ fn combinations(len: usize) -> impl Iterator<Item = Vec<Answer>> {
 }
 
 #[test]
-fn every_combination_of_answers_has_one_outcome_and_it_comes_once() {
+fn every_combination_of_answers_has_one_outcome() {
     for (copies, was_lost) in [(5, false), (5, true), (4, false), (3, false), (3, true)] {
         for answers in combinations(copies) {
             let mut release = release_of(copies, was_lost);
@@ -102,7 +102,7 @@ fn it_is_done_as_soon_as_a_quorum_has_deleted_the_key() {
 }
 
 #[test]
-fn a_caller_that_was_too_late_gets_its_answer_when_all_have_answered() {
+fn late_release_is_answered_after_all_masters() {
     let mut release = release_of(5, true);
     release.send();
     for master in 0..4 {
@@ -112,7 +112,7 @@ fn a_caller_that_was_too_late_gets_its_answer_when_all_have_answered() {
 }
 
 #[test]
-fn after_the_node_timeout_the_caller_gets_what_there_is() {
+fn release_is_unconfirmed_after_the_node_timeout() {
     let mut release = release_of(5, false);
     release.send();
     vote(&mut release, 0, &Answer::granted());
@@ -123,7 +123,7 @@ fn after_the_node_timeout_the_caller_gets_what_there_is() {
 }
 
 #[test]
-fn two_of_four_that_had_no_key_show_that_it_was_not_ours() {
+fn two_of_four_masters_without_the_key_mean_not_ours() {
     let mut release = Release::new(
         ledger(&[Answer::granted(), Answer::granted(), Answer::granted(), held()]),
         MasterSet::EMPTY,
@@ -151,7 +151,7 @@ fn a_master_that_refused_has_nothing_to_release() {
 // The late answer to the attempt.
 
 #[test]
-fn the_late_answer_of_a_master_that_did_not_set_the_key_is_all_that_it_owes() {
+fn late_refusal_completes_the_release() {
     for answer in [held(), busy(), demoted(), unsent()] {
         let mut release = Release::new(Ledger::new(1), MasterSet::all(1), ms(1_100), false, at(0));
         assert_eq!(release.acquired(0, &answer), Some(Released::NotOurs), "{answer:?}");
@@ -161,7 +161,7 @@ fn the_late_answer_of_a_master_that_did_not_set_the_key_is_all_that_it_owes() {
 }
 
 #[test]
-fn a_late_grant_or_silence_is_still_to_be_released() {
+fn late_grant_or_silence_still_needs_a_release() {
     for answer in [Answer::granted(), closed()] {
         let mut release = Release::new(Ledger::new(1), MasterSet::all(1), ms(1_100), false, at(0));
         release.send();
@@ -183,7 +183,7 @@ fn unsettled() -> Release {
 }
 
 #[test]
-fn a_key_that_may_be_set_on_wake_up_expires_no_earlier_than_a_life_from_then() {
+fn unsettled_key_has_no_known_expiry() {
     let mut release = unsettled();
     release.expire(at(100_000));
     assert!(release.has_failed(0));
@@ -239,7 +239,7 @@ fn an_exited_process_no_longer_executes_requests() {
 }
 
 #[test]
-fn releases_under_way_do_not_expire_and_abandoned_ones_are_gone() {
+fn pending_releases_do_not_expire_and_abandoned_ones_end() {
     let mut release = release_of(5, false);
     release.expire(at(5_000));
     assert!(release.is_waiting());
@@ -257,7 +257,7 @@ fn only_an_error_is_a_denial() {
 }
 
 #[test]
-fn a_lock_that_another_could_have_had_was_not_ours() {
+fn lock_that_another_could_have_acquired_was_not_ours() {
     let granted = Answer::granted;
     let ledger = ledger(&[granted(), granted(), granted(), held(), held()]);
     let mut release = Release::new(ledger, MasterSet::EMPTY, ms(1_100), false, at(0));
@@ -280,7 +280,7 @@ fn masters_that_refused_are_known_free_of_the_key() {
 }
 
 #[test]
-fn the_key_expires_by_itself_on_a_master_that_was_not_asked_since() {
+fn key_expires_on_a_master_that_got_no_later_request() {
     let mut ledger = ledger(&[Answer::granted()]);
     ledger.write(0, (&unsent()).into(), Duration::ZERO);
     let mut release = Release::new(ledger, MasterSet::EMPTY, ms(1_100), false, at(0));
@@ -291,7 +291,7 @@ fn the_key_expires_by_itself_on_a_master_that_was_not_asked_since() {
 
 /// Its runtime went away with the answer.
 #[test]
-fn a_caller_that_asks_again_waits_again_for_those_that_did_not_acknowledge() {
+fn reopened_release_waits_for_unacknowledged_masters() {
     let mut release = release_of(5, false);
     release.send();
     for master in 0..5 {
@@ -309,7 +309,7 @@ fn a_caller_that_asks_again_waits_again_for_those_that_did_not_acknowledge() {
 }
 
 #[test]
-fn others_need_not_wait_once_a_quorum_has_answered() {
+fn waiters_proceed_after_a_quorum_of_answers() {
     let mut release = release_of(5, false);
     release.send();
     for master in 0..5 {
@@ -321,7 +321,7 @@ fn others_need_not_wait_once_a_quorum_has_answered() {
 /// The driver's runtime went away after the request. The caller tries again, and keys that the
 /// first request deleted no longer exist.
 #[test]
-fn a_key_that_the_first_request_may_have_deleted_was_ours() {
+fn key_possibly_deleted_by_the_first_request_was_ours() {
     let mut release = release_of(5, false);
     release.send();
     (0..5).for_each(|master| _ = vote(&mut release, master, &closed()));
@@ -345,7 +345,7 @@ fn a_key_that_the_first_request_may_have_deleted_was_ours() {
 }
 
 #[test]
-fn a_key_of_another_process_may_stay_for_as_long_as_the_masters_allow() {
+fn key_of_another_process_may_last_for_the_largest_max_ttl() {
     let mut release = release_of(3, false).of_another();
     release.masters_allow(ms(5_000));
     // A shorter one, and the same one, change nothing.
@@ -366,7 +366,7 @@ fn a_key_of_another_process_may_stay_for_as_long_as_the_masters_allow() {
 }
 
 #[test]
-fn it_waits_for_those_that_may_hold_the_key_until_they_answer_or_the_time_is_up() {
+fn release_waits_for_possible_holders_until_the_timeout() {
     let mut release = release_of(3, false);
     assert_eq!(release.pending(), MasterSet::all(3));
     release.send();

@@ -51,7 +51,7 @@ fn vote(attempt: &mut Attempt, master: usize, answer: &Answer) -> Step {
 }
 
 #[test]
-fn a_ballot_that_a_quorum_accepts_is_handed_out_with_the_key() {
+fn ballot_accepted_by_a_quorum_is_returned_with_the_key() {
     let mut attempt = fenced(5, Some(7));
     assert_eq!(vote(&mut attempt, 0, &accepted()), Step::Wait);
     assert_eq!(vote(&mut attempt, 1, &refused()), Step::Wait);
@@ -92,7 +92,7 @@ fn a_master_whose_score_cannot_be_passed_is_proposed_no_ballot() {
 }
 
 #[test]
-fn a_later_grant_gets_the_latest_ballot_and_may_decide_for_an_earlier_one() {
+fn later_grant_gets_the_latest_ballot_and_can_decide_an_earlier() {
     let mut attempt = fenced(5, Some(1));
     vote(&mut attempt, 0, &accepted());
     vote(&mut attempt, 1, &accepted());
@@ -110,7 +110,7 @@ fn a_later_grant_gets_the_latest_ballot_and_may_decide_for_an_earlier_one() {
 }
 
 #[test]
-fn a_grant_counts_only_once_its_master_has_shown_a_score() {
+fn grant_is_valid_after_its_master_has_shown_a_score() {
     let mut attempt = fenced(3, Some(1));
     vote(&mut attempt, 0, &refused());
     assert_eq!(attempt.ledger().hold_until(0), Instant::ORIGIN);
@@ -128,7 +128,7 @@ fn a_grant_counts_only_once_its_master_has_shown_a_score() {
 }
 
 #[test]
-fn a_key_that_is_lost_when_the_ballot_comes_is_no_grant() {
+fn key_lost_before_its_ballot_is_not_a_grant() {
     let mut attempt = fenced(3, Some(1));
     vote(&mut attempt, 0, &accepted());
     assert_eq!(vote(&mut attempt, 1, &refused()), Step::Propose);
@@ -144,7 +144,7 @@ fn a_key_that_is_lost_when_the_ballot_comes_is_no_grant() {
 }
 
 #[test]
-fn the_meeting_point_gets_its_ballot_behind_the_key() {
+fn meeting_point_gets_its_ballot_after_the_key() {
     let attempt = attempt(3, HoldOptions::default(), at(0));
     let mut attempt = attempt.asking_first(1).fenced(None);
     assert_eq!(vote(&mut attempt, 1, &Answer::granted()), Step::AskOthers);
@@ -157,7 +157,7 @@ fn the_meeting_point_gets_its_ballot_behind_the_key() {
 }
 
 #[test]
-fn ballots_end_one_node_timeout_after_a_quorum_has_granted() {
+fn ballots_end_one_node_timeout_after_a_quorum_granted() {
     let mut attempt = fenced(3, Some(1));
     vote(&mut attempt, 0, &refused());
     assert_eq!(attempt.vote(1, &refused(), at(0), at(40)), Step::Propose);
@@ -187,7 +187,7 @@ fn a_master_that_lost_its_data_has_accepted_nothing() {
 }
 
 #[test]
-fn masters_that_lost_their_data_twice_are_taken_back_once() {
+fn masters_losing_data_twice_are_taken_back_once() {
     let mut attempt = fenced(3, Some(1));
     vote(&mut attempt, 0, &accepted());
     assert_eq!(attempt.disown(0, checked(), at(1)), Step::Wait);
@@ -218,7 +218,7 @@ fn unsendable_ballots_end_the_attempt_immediately() {
 }
 
 #[test]
-fn min_copies_counts_keys_and_not_ballots() {
+fn min_copies_requires_keys_and_not_ballots() {
     let options = HoldOptions { min_copies: Some(4), ..HoldOptions::default() };
     let mut attempt = attempt(5, options, at(0)).fenced(Some(ballot(1)));
     vote(&mut attempt, 0, &accepted());
@@ -230,7 +230,7 @@ fn min_copies_counts_keys_and_not_ballots() {
 
 /// Both have a quorum, and the key is held as long for both.
 #[test]
-fn of_two_ballots_that_were_accepted_the_latest_is_handed_out() {
+fn latest_of_two_accepted_ballots_is_returned() {
     let options = HoldOptions { min_copies: Some(3), ..HoldOptions::default() };
     let mut attempt = attempt(3, options, at(0)).fenced(Some(ballot(1)));
     vote(&mut attempt, 0, &accepted());
@@ -243,7 +243,7 @@ fn of_two_ballots_that_were_accepted_the_latest_is_handed_out() {
 }
 
 #[test]
-fn copies_that_lack_nothing_but_a_score_are_waited_for_when_all_have_voted() {
+fn grace_waits_for_copies_that_lack_only_a_score() {
     let options = HoldOptions { min_copies: Some(5), ..HoldOptions::default() };
     let mut attempt = attempt(5, options, at(0)).fenced(Some(ballot(1)));
     vote(&mut attempt, 0, &refused());
@@ -259,7 +259,7 @@ fn copies_that_lack_nothing_but_a_score_are_waited_for_when_all_have_voted() {
 }
 
 #[test]
-fn a_token_is_not_handed_out_when_those_that_accepted_it_may_have_lost_the_key() {
+fn token_is_not_returned_if_its_acceptors_may_have_lost_the_key() {
     let attempt = attempt(3, HoldOptions::default(), at(0));
     let mut attempt = attempt.asking_first(0).fenced(None);
     vote(&mut attempt, 0, &Answer::granted());
@@ -282,7 +282,7 @@ fn resumed(masters: usize) -> Attempt {
 }
 
 #[test]
-fn a_master_that_showed_no_score_to_the_attempt_is_asked_again_by_the_lease() {
+fn lease_requests_a_score_that_the_attempt_did_not_get() {
     for answer in [no_member(), not_ours()] {
         let options = HoldOptions::default();
         let attempt = Attempt::new(3, Origin::Acquired, timing(TTL), options, at(0));
@@ -298,7 +298,7 @@ fn a_master_that_showed_no_score_to_the_attempt_is_asked_again_by_the_lease() {
 }
 
 #[test]
-fn without_fencing_what_is_taken_over_has_no_ballots() {
+fn plain_resumed_lease_has_no_ballots() {
     let options = HoldOptions::default();
     let mut attempt = Attempt::new(1, Origin::Resumed, timing(TTL), options, at(0));
     assert_eq!(vote(&mut attempt, 0, &Answer::granted()), Step::Won);

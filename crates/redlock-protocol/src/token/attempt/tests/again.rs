@@ -14,7 +14,7 @@ fn refused() -> (Attempt, MasterSet) {
 }
 
 #[test]
-fn those_that_refused_are_asked_again_and_may_decide_it() {
+fn repeated_requests_can_win_an_attempt() {
     let (mut attempt, refused) = refused();
     assert_eq!(attempt.take_again(), (refused, None));
     assert_eq!(attempt.take_again().0, MasterSet::EMPTY, "once a step");
@@ -25,7 +25,7 @@ fn those_that_refused_are_asked_again_and_may_decide_it() {
 /// The pauses before repeated requests last about a fan-out. An attempt whose repeats counted would
 /// make the next pauses longer, and so on.
 #[test]
-fn repeats_do_not_count_as_fan_out() {
+fn repeats_are_not_part_of_the_fan_out() {
     let (mut lost, _) = refused();
     lost.vote(4, &held(), at(0), at(0));
     for time in 1..=4 {
@@ -46,7 +46,7 @@ fn repeats_do_not_count_as_fan_out() {
 
 /// The earlier refusal does not answer the request that is on its way now.
 #[test]
-fn one_that_is_asked_again_is_released_until_it_has_refused_again() {
+fn repeated_request_needs_a_release_until_refused() {
     let (mut attempt, refused) = refused();
     assert_eq!(attempt.ledger().may_hold(), MasterSet::from_iter([0, 4]));
     attempt.take_again();
@@ -58,7 +58,7 @@ fn one_that_is_asked_again_is_released_until_it_has_refused_again() {
 }
 
 #[test]
-fn they_are_asked_again_four_times_and_not_when_the_time_is_up() {
+fn requests_are_repeated_four_times_and_not_after_the_timeout() {
     let (mut attempt, _) = refused();
     attempt.vote(4, &held(), at(0), at(0));
     for time in 1..=4 {
@@ -74,7 +74,7 @@ fn they_are_asked_again_four_times_and_not_when_the_time_is_up() {
 }
 
 #[test]
-fn silent_masters_are_never_asked_again_and_too_few_answers_lose() {
+fn silent_masters_get_no_repeated_request() {
     let mut silent = attempt(5, HoldOptions::default(), at(0)).entering(0);
     silent.vote(0, &Answer::granted(), at(0), at(0));
     silent.vote(1, &held(), at(0), at(0));
@@ -88,7 +88,7 @@ fn silent_masters_are_never_asked_again_and_too_few_answers_lose() {
 
 /// Its answer decides where to wait.
 #[test]
-fn the_answer_of_the_meeting_point_is_waited_for() {
+fn lost_attempt_waits_for_its_meeting_point() {
     let mut attempt = attempt(3, HoldOptions::default(), at(0)).entering(2);
     assert_eq!(attempt.vote(0, &held(), at(0), at(0)), Step::Wait);
     assert_eq!(attempt.vote(1, &held(), at(0), at(0)), Step::Wait, "it is lost");

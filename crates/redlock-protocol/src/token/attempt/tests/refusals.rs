@@ -26,7 +26,7 @@ fn refusal(answers: [Answer; 5]) -> Refusal {
 }
 
 #[test]
-fn a_quorum_of_refusals_or_any_without_a_grant_is_a_holder() {
+fn refusal_is_held_by_a_quorum_or_if_no_master_granted() {
     let granted = Answer::granted;
     assert_eq!(refusal([held(), held(), held(), granted(), granted()]), Refusal::Held);
     assert_eq!(refusal([held(), closed(), closed(), closed(), closed()]), Refusal::Held);
@@ -35,7 +35,7 @@ fn a_quorum_of_refusals_or_any_without_a_grant_is_a_holder() {
 }
 
 #[test]
-fn grants_and_refusals_that_make_a_quorum_only_together_are_a_split_vote() {
+fn grants_and_refusals_forming_a_quorum_are_a_split_vote() {
     let granted = Answer::granted;
     assert_eq!(refusal([granted(), granted(), held(), closed(), closed()]), Refusal::Split);
     assert_eq!(refusal([granted(), held(), held(), closed(), closed()]), Refusal::Split);
@@ -43,7 +43,7 @@ fn grants_and_refusals_that_make_a_quorum_only_together_are_a_split_vote() {
 }
 
 #[test]
-fn too_few_answers_and_grants_that_came_too_late_are_silence() {
+fn too_few_answers_or_late_grants_are_silence() {
     let granted = Answer::granted;
     assert_eq!(refusal([granted(), held(), closed(), closed(), closed()]), Refusal::Silent);
     assert_eq!(refusal([granted(), granted(), closed(), closed(), closed()]), Refusal::Silent);
@@ -53,7 +53,7 @@ fn too_few_answers_and_grants_that_came_too_late_are_silence() {
 }
 
 #[test]
-fn the_meeting_point_alone_refuses_or_is_silent() {
+fn refusal_or_silence_of_only_the_meeting_point() {
     assert_eq!(first(Some(&held())).outcome().refusal(Defeat::Outvoted), Refusal::Held);
     assert_eq!(first(Some(&closed())).outcome().refusal(Defeat::Outvoted), Refusal::Silent);
     assert_eq!(first(None).outcome().silent_first(), Some(1));
@@ -67,7 +67,7 @@ fn the_meeting_point_alone_refuses_or_is_silent() {
 }
 
 #[test]
-fn only_refusals_of_more_than_one_master_measure_how_long_votes_take() {
+fn fan_out_is_measured_by_several_refusals_only() {
     assert!(answered(&[held(), held(), closed()]).outcome().is_refused());
     assert!(!answered(&[held(), closed(), closed()]).outcome().is_refused(), "silence decided");
     assert!(!answered(&[Answer::granted(), held(), closed()]).outcome().is_refused());

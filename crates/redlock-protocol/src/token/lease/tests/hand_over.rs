@@ -20,7 +20,7 @@ fn numbers(lease: &mut HeldLease, times: u8, now: Instant) -> Vec<u64> {
 }
 
 #[test]
-fn each_caller_gets_the_next_number_behind_the_ballot_and_the_32nd_none() {
+fn callers_get_consecutive_tokens_and_the_32nd_none() {
     let mut lease = proven(VALIDITY);
     let tokens = numbers(&mut lease, HAND_OVERS_MAX, at(10));
     assert_eq!(tokens, (5 * 32 + 1..=5 * 32 + 31).collect::<Vec<u64>>());
@@ -29,7 +29,7 @@ fn each_caller_gets_the_next_number_behind_the_ballot_and_the_32nd_none() {
 }
 
 #[test]
-fn it_is_handed_on_for_a_tenth_of_a_second() {
+fn lease_is_handed_over_for_a_tenth_of_a_second() {
     let mut lease = proven(VALIDITY);
     assert!(lease.hand_on(options(), at(99)).is_some());
     assert_eq!(lease.hand_on(options(), at(100)), None);
@@ -54,14 +54,14 @@ fn a_lost_lease_is_not_passed_on() {
 }
 
 #[test]
-fn a_ballot_whose_acceptances_are_over_is_not_handed_out() {
+fn ballot_with_expired_acceptances_is_not_handed_over() {
     let mut lease = proven(20);
     assert!(lease.hand_on(options(), at(19)).is_some());
     assert_eq!(lease.hand_on(options(), at(20)), None);
 }
 
 #[test]
-fn the_next_caller_has_at_least_half_of_the_time_and_its_own_margin() {
+fn next_caller_gets_half_of_the_time_and_its_own_margin() {
     let margin = |stop_margin| HoldOptions { stop_margin: ms(stop_margin), ..options() };
     let left = VALIDITY - TTL / 2;
     let mut lease = proven(VALIDITY);
@@ -73,7 +73,7 @@ fn the_next_caller_has_at_least_half_of_the_time_and_its_own_margin() {
 }
 
 #[test]
-fn the_next_caller_has_as_many_copies_as_it_wants() {
+fn next_caller_gets_its_min_copies() {
     let copies = |least| HoldOptions { min_copies: Some(least), ..options() };
     let mut lease = lease(3, 2, options(), at(0));
     assert_eq!(lease.hand_on(copies(3), at(1)), None);
@@ -81,7 +81,7 @@ fn the_next_caller_has_as_many_copies_as_it_wants() {
 }
 
 #[test]
-fn the_next_caller_is_kept_from_its_own_beginning_and_as_it_asked() {
+fn next_caller_is_extended_by_its_own_options() {
     let limited = |max_hold| HoldOptions { max_hold: Some(ms(max_hold)), ..options() };
     let mut lease = proven(VALIDITY);
     assert!(lease.hand_on(limited(300), at(50)).is_some());

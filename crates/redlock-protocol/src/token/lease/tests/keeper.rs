@@ -15,7 +15,7 @@ fn the_keeper_extends_a_third_of_the_ttl_after_the_confirmation() {
 }
 
 #[test]
-fn without_a_keeper_nothing_is_due() {
+fn no_extension_is_due_without_a_keeper() {
     let mut lease = lease(3, 3, HoldOptions { auto_extend: false, ..options() }, at(0));
     assert_eq!((lease.due(), lease.tick(at(900), 0.5)), (None, Step::default()));
     let number = lease.extend(timing(TTL)).number;
@@ -24,7 +24,7 @@ fn without_a_keeper_nothing_is_due() {
 }
 
 #[test]
-fn pauses_double_up_to_a_tenth_of_the_ttl_until_the_lease_has_moved() {
+fn pauses_double_to_a_tenth_of_the_ttl_until_an_extension() {
     let mut lease = lease(3, 3, options(), at(0));
     let mut now = lease.due().unwrap();
     let mut pauses = Vec::new();
@@ -48,7 +48,7 @@ fn pauses_double_up_to_a_tenth_of_the_ttl_until_the_lease_has_moved() {
 }
 
 #[test]
-fn masters_that_did_not_answer_the_keeper_are_written_down_and_not_asked_again() {
+fn keeper_skips_masters_that_have_not_answered() {
     let mut lease = lease(3, 3, options(), at(0));
     let first = keep(&mut lease, at(400)).number;
     all_answer(&mut lease, first, [0], &Answer::granted(), at(401));
@@ -65,7 +65,7 @@ fn masters_that_did_not_answer_the_keeper_are_written_down_and_not_asked_again()
 }
 
 #[test]
-fn the_keeper_stops_at_max_hold_and_says_so() {
+fn keeper_stops_at_max_hold_and_reports_it() {
     let options = HoldOptions { max_hold: Some(ms(400)), ..options() };
     let mut lease = lease(3, 3, options, at(600));
     assert_eq!(lease.tick(at(999), 0.5).extend.map(|one| one.masters), Some(set(0..3)));
@@ -78,7 +78,7 @@ fn the_keeper_stops_at_max_hold_and_says_so() {
 }
 
 #[test]
-fn max_hold_is_reached_to_the_moment() {
+fn max_hold_ends_at_its_exact_instant() {
     let options = HoldOptions { max_hold: Some(ms(400)), ..options() };
     let mut lease = lease(3, 3, options, at(0));
     assert_eq!(lease.tick(at(400), 0.5), Step::default());
@@ -92,7 +92,7 @@ fn extended(steps: &[Step]) -> Vec<Option<Extended>> {
 }
 
 #[test]
-fn the_holder_is_answered_once_as_soon_as_a_quorum_has_confirmed() {
+fn holder_gets_one_answer_when_a_quorum_has_confirmed() {
     let mut lease = lease(3, 3, options(), at(0));
     let number = lease.extend(timing(TTL)).number;
     let steps = all_answer(&mut lease, number, 0..2, &Answer::granted(), at(10));
@@ -104,7 +104,7 @@ fn the_holder_is_answered_once_as_soon_as_a_quorum_has_confirmed() {
 }
 
 #[test]
-fn a_holder_that_is_not_confirmed_is_answered_when_all_have_answered() {
+fn unconfirmed_extension_is_answered_after_all_masters() {
     for (answers, expected) in [
         ([not_ours(), not_ours(), Answer::granted()], Extended::NotOurs),
         ([held(), not_ours(), closed()], Extended::NotOurs),
@@ -123,7 +123,7 @@ fn a_holder_that_is_not_confirmed_is_answered_when_all_have_answered() {
 }
 
 #[test]
-fn a_holder_is_answered_after_the_node_timeout_and_late_votes_still_count() {
+fn holder_is_answered_at_the_timeout_and_late_votes_are_valid() {
     let mut lease = lease(3, 3, options(), at(0));
     let number = lease.extend(timing(TTL)).number;
     all_answer(&mut lease, number, [0], &Answer::granted(), at(10));
@@ -137,7 +137,7 @@ fn a_holder_is_answered_after_the_node_timeout_and_late_votes_still_count() {
 }
 
 #[test]
-fn the_keepers_own_extensions_are_answered_to_no_one() {
+fn keeper_extensions_report_no_answer() {
     let mut lease = lease(3, 3, options(), at(0));
     let number = keep(&mut lease, at(400)).number;
     let steps = all_answer(&mut lease, number, 0..3, &Answer::granted(), at(401));
@@ -146,7 +146,7 @@ fn the_keepers_own_extensions_are_answered_to_no_one() {
 }
 
 #[test]
-fn the_keeper_does_not_give_up_what_the_holder_waits_for() {
+fn keeper_timeout_does_not_end_the_holders_extension() {
     let mut lease = lease(3, 3, options(), at(0));
     let asked = keep(&mut lease, at(400)).number;
     all_answer(&mut lease, asked, 0..2, &busy(), at(401));
@@ -159,7 +159,7 @@ fn the_keeper_does_not_give_up_what_the_holder_waits_for() {
 }
 
 #[test]
-fn masters_that_have_not_answered_are_silent_when_the_keepers_time_is_up() {
+fn unanswered_masters_are_silent_after_the_keepers_timeout() {
     let mut lease = lease(3, 3, options(), at(0));
     assert_eq!(lease.silent(at(900)), MasterSet::EMPTY, "nothing was asked");
     let asked = keep(&mut lease, at(400)).number;
@@ -173,7 +173,7 @@ fn masters_that_have_not_answered_are_silent_when_the_keepers_time_is_up() {
 }
 
 #[test]
-fn the_holder_of_a_lease_that_was_called_off_gets_its_answer() {
+fn cancelled_extension_still_answers_its_holder() {
     let mut lease = lease(3, 3, options(), at(0));
     let extended = Some((1, Extended::Confirmed));
     let step = Step { extended, ..Step::default() };
@@ -181,7 +181,7 @@ fn the_holder_of_a_lease_that_was_called_off_gets_its_answer() {
 }
 
 #[test]
-fn a_copy_ends_at_its_very_instant() {
+fn copy_ends_at_its_exact_instant() {
     let mut lease = lease(5, 5, options(), at(0));
     let asked = keep(&mut lease, at(400)).number;
     all_answer(&mut lease, asked, 0..4, &Answer::granted(), at(401));
@@ -192,7 +192,7 @@ fn a_copy_ends_at_its_very_instant() {
 }
 
 #[test]
-fn a_master_that_does_not_count_is_right_that_the_key_is_gone() {
+fn non_voting_master_still_proves_a_lost_key() {
     let mut lease = lease(3, 3, options(), at(0));
     let asked = keep(&mut lease, at(400)).number;
     for master in 0..2 {

@@ -1,47 +1,19 @@
 //! One token from its attempt to its last release, against simulated masters, in any order of
 //! events. The belief of the machines is compared with the state of the masters.
 
-use std::collections::VecDeque;
+mod invariants;
+mod master;
 
 use proptest::prelude::*;
 use redlock_core::{Answer, Instant, Verdict};
 
+use self::master::{Master, Request};
 use super::{Answered, Asked, Event as Happening, Lifecycle, Stage, Step};
 use crate::lab::*;
 use crate::master_set::MasterSet;
-use crate::quorum::quorum;
 use crate::terms::HoldOptions;
-use crate::token::lease::{self, Extend, HeldLease};
-use crate::token::release::Release;
+use crate::token::lease::{self, Extend};
 use crate::votes::answer::Judged;
-use crate::votes::ledger::Ledger;
-
-/// One master, and the connection to it.
-#[derive(Clone, Debug, Default)]
-struct Master {
-    /// Until when it keeps our key.
-    key: Option<Instant>,
-    has_strangers_key: bool,
-    /// Requests that it has not read.
-    requests: VecDeque<Request>,
-    replies: VecDeque<(Request, Answer)>,
-    /// Requests of a broken connection. The master may still carry them out, but no answer arrives.
-    ghosts: VecDeque<Request>,
-    is_down: bool,
-    has_ended: bool,
-    is_busy: bool,
-    /// It has lost our key without saying so.
-    has_lost: bool,
-    /// Until when it confirmed to keep the key, by the validity of each request.
-    confirmed: Option<Instant>,
-}
-
-#[derive(Clone, Debug)]
-struct Request {
-    kind: Asked,
-    sent_at: Instant,
-    ttl: u64,
-}
 
 /// The next event. The first number names a master.
 #[derive(Clone, Copy, Debug)]
@@ -70,41 +42,6 @@ enum Event {
     GiveUp,
     /// An unacknowledged release is sent again.
     Retry(usize),
-}
-
-impl Master {
-    fn execute(&mut self, request: &Request, now: Instant) -> Answer {
-        let until = now.saturating_add(ms(timing(request.ttl).px));
-        let key = self.key.filter(|until| *until > now);
-        let (answer, key) = match (request.kind, key) {
-            _ if self.is_busy => (busy(), key),
-            (Asked::First | Asked::Readd, None) if !self.has_strangers_key => {
-                (Answer::granted(), Some(until))
-            }
-            (Asked::First | Asked::Readd, _) => (held(), key),
-            (Asked::Extension(_), Some(key)) => (Answer::granted(), Some(key.max(until))),
-            (Asked::Extension(_), None) if self.has_strangers_key => (held(), None),
-            (Asked::Extension(_) | Asked::Release, None) => (not_ours(), None),
-            (Asked::Release, Some(_)) => (Answer::granted(), None),
-            (Asked::Ballot(_) | Asked::Score, _) => panic!("there is no ballot"),
-        };
-        self.key = key;
-        answer
-    }
-
-    /// Returns `true` if our key is on the master, or a request on its way may set it.
-    fn may_hold(&self, now: Instant) -> bool {
-        let sets = |one: &Request| matches!(one.kind, Asked::First | Asked::Readd);
-        self.holds(now) || self.requests.iter().chain(&self.ghosts).any(sets)
-    }
-
-    fn holds(&self, now: Instant) -> bool {
-        self.key.is_some_and(|until| until > now)
-    }
-
-    fn owes_an_answer(&self) -> bool {
-        !self.requests.is_empty() || !self.replies.is_empty()
-    }
 }
 
 /// The driver, reduced to what the machines need, and all that it cannot see.
@@ -388,89 +325,6 @@ impl World {
             Stage::Attempt(_) | Stage::Release(_) | Stage::Over => false,
         }
     }
-
-    // The invariants of every state.
-
-    fn check(&mut self) {
-        match self.machine.stage() {
-            Stage::Attempt(attempt) => self.check_exposed(attempt.ledger()),
-            Stage::Lease(lease) => {
-                self.check_exposed(lease.ledger());
-                self.check_lease(lease);
-                self.is_over |= self.has_lapsed();
-            }
-            Stage::Release(release) => self.check_release(release),
-            Stage::Over => self.check_gone(),
-        }
-    }
-
-    fn check_exposed(&self, ledger: &Ledger) {
-        for (place, master) in self.masters.iter().enumerate() {
-            assert!(!master.may_hold(self.now) || ledger.may_hold().contains(place), "{place}");
-        }
-    }
-
-    fn check_lease(&self, lease: &HeldLease) {
-        let deadline = lease.deadline().filter(|deadline| *deadline > self.now);
-        assert!(!(self.is_over && deadline.is_some()), "no lease is revived");
-        for (place, master) in self.masters.iter().enumerate() {
-            let counts = lease.ledger().hold_until(place) > self.now;
-            assert!(!counts || master.holds(self.now) || master.has_lost, "{place} has no key");
-            if let Some(left) = lease.left(place, self.now) {
-                let until = self.now.saturating_add(left);
-                assert!(!master.may_hold(until), "{place} keeps a key for longer");
-            }
-        }
-        if let Some(deadline) = deadline {
-            let mut confirmed: Vec<Option<Instant>> =
-                self.masters.iter().map(|master| master.confirmed).collect();
-            confirmed.sort_unstable_by(|a, b| b.cmp(a));
-            let until = confirmed[quorum(self.masters.len()) - 1].expect("a quorum has confirmed");
-            assert!(deadline <= until.saturating_sub(self.options.stop_margin));
-        }
-    }
-
-    fn check_release(&self, release: &Release) {
-        let left = release.unacknowledged();
-        for (place, master) in self.masters.iter().enumerate() {
-            if !left.contains(place) {
-                assert!(!master.may_hold(self.now), "{place} keeps a key");
-            } else if let Some(left) = release.left(place, self.now) {
-                let until = self.now.saturating_add(left);
-                assert!(!master.may_hold(until), "{place} keeps a key for longer");
-            }
-        }
-    }
-
-    fn check_gone(&self) {
-        let mut masters = self.masters.iter();
-        assert!(masters.all(|master| !master.may_hold(self.now)), "a key is left");
-    }
-
-    /// Everything is well again: no key stays.
-    fn heal(&mut self) {
-        self.give_up();
-        for master in 0..self.masters.len() {
-            self.masters[master].is_busy = false;
-            self.reconnect(master);
-        }
-        self.settle();
-        (0..self.masters.len()).for_each(|master| self.retry(master));
-        self.settle();
-        self.give_up();
-        assert!(self.machine.is_over(), "{:?}", self.machine);
-        assert!(self.masters.iter().all(|master| !master.may_hold(self.now)));
-    }
-
-    fn settle(&mut self) {
-        for master in 0..self.masters.len() {
-            while self.masters[master].owes_an_answer() {
-                self.serve(master);
-                self.deliver(master);
-                self.check();
-            }
-        }
-    }
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
@@ -510,7 +364,7 @@ fn options() -> impl Strategy<Value = HoldOptions> {
 
 proptest! {
     #[test]
-    fn beliefs_of_the_machines_are_true_in_any_order_of_events(
+    fn beliefs_match_the_masters_in_any_order_of_events(
         masters in 1..8_usize,
         options in options(),
         events in events(),

@@ -39,7 +39,7 @@ pub(super) fn set(masters: impl IntoIterator<Item = usize>) -> MasterSet {
 }
 
 #[test]
-fn it_is_in_one_stage_at_a_time() {
+fn token_is_in_one_stage_at_a_time() {
     let shown = |token: &Lifecycle| {
         [token.attempt().is_some(), token.lease().is_some(), token.release().is_some()]
     };
@@ -49,7 +49,7 @@ fn it_is_in_one_stage_at_a_time() {
 }
 
 #[test]
-fn it_is_over_once_every_master_has_acknowledged_or_refused() {
+fn token_is_over_when_every_master_acknowledged_or_refused() {
     let mut token = released();
     assert!(!attempted(3).is_over() && !held_lock().is_over() && !token.is_over());
     assert_eq!(token.on(Event::Turn, at(2)), Step::SendRelease(set([0, 1, 2])));
@@ -68,7 +68,7 @@ fn it_is_over_once_every_master_has_acknowledged_or_refused() {
 }
 
 #[test]
-fn one_that_is_resumed_is_left_to_its_former_holder() {
+fn cancelled_resume_leaves_the_key_to_its_holder() {
     let mut token = resumed();
     assert!(token.is_resumed() && !attempted(3).is_resumed());
     token.on(answered(Asked::First, 0, &Answer::granted()), at(1));
@@ -79,7 +79,7 @@ fn one_that_is_resumed_is_left_to_its_former_holder() {
 }
 
 #[test]
-fn it_waits_for_those_that_were_asked_and_have_not_answered() {
+fn pending_masters_were_queried_and_have_not_answered() {
     let mut token = attempted(3);
     assert_eq!(token.pending(), set([0, 1, 2]));
     token.on(answered(Asked::First, 0, &Answer::granted()), at(1));
@@ -111,7 +111,7 @@ fn the_remaining_keys_are_known_per_master() {
 }
 
 #[test]
-fn the_release_for_another_process_is_that_of_a_key_of_any_expiry() {
+fn release_for_another_process_allows_any_expiry() {
     let mut token = Lifecycle::releasing(2, timing(TTL), at(0));
     assert!(token.release().is_some_and(Release::is_of_another));
     assert!(!released().release().unwrap().is_of_another());
@@ -124,7 +124,7 @@ fn the_release_for_another_process_is_that_of_a_key_of_any_expiry() {
 }
 
 #[test]
-fn a_lease_ends_for_its_holder_and_sends_nothing_behind_that() {
+fn ended_lease_sends_no_extension() {
     let mut token = held_lock();
     token.end(LostReason::NotOurs);
     assert_eq!(token.lease().unwrap().deadline(), None);

@@ -257,19 +257,19 @@ fn every_order(first: World) -> usize {
 }
 
 #[test]
-fn no_order_of_ballots_of_three_masters_hands_out_what_no_quorum_accepted() {
+fn every_returned_ballot_was_accepted_by_a_quorum() {
     let seen = every_order(World::new(None));
     assert!(seen > 10_000, "{seen}");
 }
 
 #[test]
-fn nor_does_one_that_begins_at_the_meeting_point() {
+fn every_ballot_from_a_meeting_point_has_a_quorum() {
     let seen = every_order(World::new(Some(1)));
     assert!(seen > 10_000, "{seen}");
 }
 
 #[test]
-fn nor_does_one_that_takes_a_lease_over() {
+fn every_ballot_of_a_resumed_lease_has_a_quorum() {
     let seen = every_order(World::resumed());
     assert!(seen > 10_000, "{seen}");
 }

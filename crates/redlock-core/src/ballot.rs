@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_the_first_of_the_numbers_of_its_ballot() {
+    fn token_is_the_first_number_of_its_ballot() {
         let ballot = Ballot::new(3).unwrap();
         assert_eq!((ballot.score(), ballot.number(), ballot.token().get()), (127, 3, 96));
         let last = Ballot::new(Ballot::NUMBER_MAX).unwrap();
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ballot_above_a_score_is_the_next_one_and_none_at_the_end() {
+    fn ballot_above_a_score_is_the_next_until_the_last() {
         let above = |score| Ballot::above(score).map(Ballot::score);
         for (score, next) in [(0, 31), (30, 31), (31, 63), (32, 63), (62, 63), (63, 95)] {
             assert_eq!(above(score), Some(next), "above {score}");
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_those_of_every_other_client() {
+    fn members_are_equal_for_all_clients() {
         // The check value of CRC-16/XMODEM is 0x31C3.
         assert_eq!(b"123456789".iter().fold(0, crc16), 0x31C3);
         assert_eq!(Member::of(b"123456789").number(), 0x31C3 % 1024);

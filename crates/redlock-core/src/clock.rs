@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_suspension_counts_even_when_the_raw_clock_is_far_ahead() {
+    fn suspension_is_added_even_if_the_raw_clock_is_far_ahead() {
         let ratchet = Ratchet::default();
         let before = advance(&ratchet, 100 * SECOND, 110 * SECOND);
         let after = advance(&ratchet, 106 * SECOND, 111 * SECOND);
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_boot_clock_that_runs_fast_is_followed() {
+    fn fast_boot_clock_is_followed() {
         let ratchet = Ratchet::default();
         let mut last = 0;
         for step in 1..=100 {
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn readers_that_are_stopped_between_two_reads_do_not_add_up() {
+    fn readers_stopped_between_two_reads_do_not_add_up() {
         for (seed, suspends) in [(1, false), (2, false), (3, true), (4, true)] {
             let rng = StdRng::seed_from_u64(seed);
             let mut machine =
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_suspension_is_shown_by_the_clones_and_not_by_tokio() {
+    async fn clones_show_a_suspension_and_tokio_does_not() {
         for clock in [Clock::paused(), Clock::system()] {
             let (begun, before, clone) = (tokio::time::Instant::now(), clock.now(), clock.clone());
             clock.suspend(Duration::from_secs(3600));

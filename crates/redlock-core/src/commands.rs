@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_cost_is_named_once_and_is_about_what_is_used() {
+    fn costs_are_named_once_and_only_for_used_features() {
         let uses = Uses::default();
         assert_eq!(uses.costs(["+zadd"]), Purpose::Ballots.cost());
         let two = uses.costs(["+set", "+get", "+client|kill"]);

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_written_as_people_write_them() {
+    fn durations_are_written_with_common_units() {
         for (millis, text) in [
             (0, "0s"),
             (500, "500ms"),
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_to_wait_is_never_too_short() {
+    fn remaining_time_is_rounded_up() {
         assert_eq!(at_least(Duration::from_millis(63_810)), "63.9 s");
         assert_eq!(at_least(Duration::from_millis(330_001)), "5m31s");
     }

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn it_says_why_and_when_and_never_too_early() {
+    fn reason_has_a_remaining_time_that_is_rounded_up() {
         let by_visits = |millis| Some(Duration::from_millis(millis));
         let restarted = quarantine(WhyNot::Restarted, 63_810);
         let begun = NotAdmitted { by_visits: by_visits(129_810), ..restarted.clone() };

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_lost_where_the_room_ends() {
+    fn bytes_beyond_the_inline_capacity_are_kept() {
         for len in [0, 1, SHORT - 1, SHORT, SHORT + 1, 3 * SHORT] {
             let whole: Vec<u8> = (0..len).map(|at| at as u8).collect();
             for part in [1, 7, SHORT, len.max(1)] {
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn each_part_is_what_was_written_on_its_side_of_the_split() {
+    fn each_part_has_the_bytes_of_its_side_of_the_split() {
         for [first, second] in [[0, 0], [0, 9], [9, 0], [SHORT, 1], [SHORT + 1, 1], [1, SHORT]] {
             let mut packed = Packed::new();
             packed.extend(&vec![b'a'; first]);

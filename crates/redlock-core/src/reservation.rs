@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reservation_is_read_back_and_is_no_token() {
+    fn reservation_survives_a_round_trip_and_is_not_a_token() {
         for ticket in [None, Some(QueueTicket::new(7))] {
             let reservation = Reservation { ticket };
             let value = reservation.to_string();

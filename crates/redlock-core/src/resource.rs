@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_of_1_to_512_bytes_is_taken_as_it_is() {
+    fn name_of_1_to_512_bytes_is_valid() {
         for name in [vec![b'x'], vec![0xff; 512], b"orders:42\0\r\n".to_vec()] {
             let resource = Resource::from(name.clone());
             assert_eq!(resource.check(), Ok(()));
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_oversized_and_reserved_names_are_refused_with_their_limit() {
+    fn empty_oversized_and_reserved_names_are_refused() {
         assert_eq!(Resource::from("").check(), Err(InvalidResource::Empty));
         let long = Resource::from(vec![b'x'; 513]).check().unwrap_err();
         assert!(long.to_string().contains("513 bytes; the limit is 512"), "{long}");
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn unprintable_names_are_escaped_where_people_read_them() {
+    fn display_escapes_unprintable_names() {
         assert_eq!(Resource::from(&b"a\xff\n"[..]).to_string(), "a\\xff\\n");
         assert_eq!(Resource::from("caf\u{e9}").to_string(), "caf\u{e9}");
     }

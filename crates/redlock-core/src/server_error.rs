@@ -194,13 +194,13 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_error_passes_for_a_lock_and_lasts_for_a_probe() {
+    fn unknown_error_is_temporary_for_a_lock_and_lasts_for_a_probe() {
         let unknown = ServerError::of("ERR something new");
         assert!(!unknown.lasts() && !unknown.passes());
     }
 
     #[test]
-    fn scripts_that_a_server_quotes_or_names_are_cut_off() {
+    fn quoted_and_named_scripts_are_cut_off() {
         let quoted = "ERR unknown command 'EVAL', with args beginning with: 'local value = 1' '1' ";
         assert_eq!(without_arguments(quoted), "ERR unknown command 'EVAL'");
         assert_eq!(without_arguments("OOM full"), "OOM full");

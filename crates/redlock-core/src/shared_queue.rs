@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_names_begin_with_what_no_resource_may_contain() {
+    fn queue_names_have_a_reserved_prefix() {
         let queue = SharedQueue::new(b"p:", &Resource::from("job"), QueueTicket::new(1));
         assert_eq!(queue.key(), b"p:redlock-quorum:1:queue:job");
         assert_eq!(queue.channel(), b"p:redlock-quorum:1:go:0000000000000001");

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_casts_all_in_order_each_where_it_belongs() {
+    fn batch_casts_in_order_to_each_sink() {
         let (one, other) = (Arc::new(Votes::default()), Arc::new(Votes::default()));
         let mut batch = Batch::default();
         for (sink, ticket) in [(&one, 1), (&one, 2), (&other, 3), (&one, 4)] {

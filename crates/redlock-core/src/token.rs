@@ -218,13 +218,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_token_is_made_twice() {
+    fn random_tokens_are_unique() {
         let tokens: HashSet<_> = (0..10_000).map(|_| Token::random(None)).collect();
         assert_eq!(tokens.len(), 10_000);
     }
 
     #[test]
-    fn a_token_says_when_it_was_made_and_has_74_random_bits() {
+    fn token_has_its_creation_time_and_74_random_bits() {
         let before = SystemTime::now() - Duration::from_millis(1);
         let tokens: Vec<_> = (0..1_000).map(|_| Token::random(None)).collect();
         let after = SystemTime::now();
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_and_the_label_are_read_from_our_tokens_alone() {
+    fn time_and_label_are_read_only_from_our_tokens() {
         let read = |text: &str| {
             let token = Token::parse(text).unwrap();
             let millis = |at: SystemTime| at.duration_since(UNIX_EPOCH).unwrap().as_millis();
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_made_a_label_by_what_no_label_can_have() {
+    fn nearest_label_replaces_invalid_characters() {
         let nearest = |text: &str| Label::nearest(text).map(|label| label.as_str().to_owned());
         assert_eq!(nearest("web-1:4711_a.B@c").unwrap(), "web-1:4711_a.B@c");
         assert_eq!(nearest("by J\u{fc}rgen/1").unwrap(), "by-J-rgen-1");

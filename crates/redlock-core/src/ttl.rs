@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn too_short_and_too_long_are_refused_with_the_limit() {
+    fn ttl_out_of_range_is_refused_with_the_limit() {
         for short in [Duration::ZERO, ms(9), Duration::from_micros(9_999)] {
             let refused = Ttl::new(short, ms(60_000)).unwrap_err().to_string();
             assert!(refused.contains("must be at least 10ms"), "{refused}");
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_millisecond_is_cut_off_and_never_added() {
+    fn fractions_of_a_millisecond_are_truncated() {
         let ttl = Ttl::new(Duration::from_micros(10_999), ms(60_000)).unwrap();
         assert_eq!(ttl.get(), ms(10));
     }

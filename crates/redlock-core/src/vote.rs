@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_holder_of_any_bytes_is_made_readable() {
+    fn holder_of_any_bytes_is_escaped() {
         assert_eq!(readable(b"plain"), "plain");
         assert_eq!(readable(b"\xff\n"), "\\xff\\n");
     }

@@ -175,7 +175,7 @@ mod tests {
     const REPLID: &str = "fedcba9876543210fedcba9876543210fedcba98";
 
     #[test]
-    fn an_identity_is_read_as_it_is_written() {
+    fn identity_survives_a_round_trip() {
         for text in [RUN.to_owned(), format!("{RUN}:{REPLID}")] {
             let identity: Identity = text.parse().unwrap();
             assert_eq!(identity.to_string(), text);

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_nonce_is_read_as_it_is_written() {
+    fn nonce_survives_a_round_trip() {
         for number in [0, 1, 0x0123_4567_89ab_cdef, u64::MAX] {
             let text = Nonce(number).to_string();
             assert_eq!((text.len(), text.parse()), (16, Ok(Nonce(number))));

@@ -240,14 +240,14 @@ mod tests {
     }
 
     #[test]
-    fn set_is_read_as_it_is_written() {
+    fn set_survives_a_round_trip() {
         let names = ["10.0.0.1:6379", "/run/redis 1/r%.sock", "[::1]:7001", "köln:1", "a,b\n"];
         assert_eq!(read_back(&names), Names::new(names));
         assert_eq!(read_back(&[]), Names::default());
     }
 
     #[test]
-    fn malformed_sets_are_named_as_such() {
+    fn malformed_sets_are_refused() {
         let long = format!("{ID} 256");
         for text in
             ["", ID, "ff 5", &long, &format!("{ID} 0"), &format!("{ID} +1"), &format!("{ID} 03")]
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_names_are_not_shown_and_nothing_more() {
+    fn malformed_names_are_only_omitted() {
         let set = format!("{ID} 5");
         let long = "a".repeat(NAMES_MAX + 1);
         for names in [None, Some("%"), Some("%4"), Some("%zz"), Some("%FF"), Some(&long)] {

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn provider_that_fails_panics_or_hangs_is_the_cause() {
+    async fn failing_provider_is_the_cause() {
         let cause = async |provider: CredentialsProvider, limit| {
             let next = Logins::new(login("redis://h"), Some(&provider)).next(limit).await;
             next.err().unwrap().to_string()

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_address_where_nothing_answers_does_not_keep_from_the_next() {
+    async fn unresponsive_address_does_not_block_the_next() {
         let ((dead, _hole), (alive, _listener)) = (black_hole(), listener());
         for limit in [Duration::from_secs(3), PATIENCE] {
             let resolver = Resolver::new(move |_, _| Ok(vec![dead, refusing(), dead, alive]));
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_all_addresses_refuse_the_refusal_is_reported() {
+    async fn refusal_is_reported_if_all_addresses_refuse() {
         let resolver = Resolver::new(|_, _| Ok(vec![refusing(), refusing()]));
         let refused = tcp(&resolver, "name.invalid", 1, PATIENCE).await.unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_look_up_that_hangs_is_not_started_again_and_serves_the_attempt_at_its_end() {
+    async fn hanging_lookup_is_shared_by_later_attempts() {
         let (resolver, calls, hold) = hanging();
         for _ in 0..3 {
             let hung = timeout(Duration::from_millis(20), resolver.resolve("name.invalid", 1));
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_runtime_ends_though_a_look_up_hangs() {
+    fn hanging_lookup_does_not_block_runtime_shutdown() {
         let (resolver, _calls, hold) = hanging();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_release_is_one_command_where_the_master_has_one() {
+    fn release_uses_the_native_command_if_available() {
         let release = Op::release(*b"k", Token::parse("t").unwrap());
         let forms = [Some(Native::DelIfEq), Some(Native::DelEx), None];
         let written = |op: &Op, native: Option<Native>| {
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_sent_where_digests_are_refused() {
+    fn script_text_is_sent_if_digests_are_refused() {
         let release = Op::release(*b"k", Token::parse("t").unwrap());
         for (error, is_refused, by_digest_again) in [
             ("NOSCRIPT No matching script", true, true),
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_are_called_by_digest_and_by_text_with_the_same_arguments() {
+    fn digest_and_text_calls_have_the_same_arguments() {
         let token = Token::parse("t").unwrap();
         for op in
             [Op::extend(*b"k", token.clone(), 1_000), Op::release(*b"k", token), Op::inspect(*b"k")]

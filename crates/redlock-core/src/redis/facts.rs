@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn replicas_and_cluster_nodes_are_known_as_what_they_are() {
+    fn replicas_and_cluster_nodes_are_recognized() {
         let replica = seen(SERVER, "role:slave\r\nmaster_host:m\r\n");
         assert_eq!((replica.role, replica.is_cluster), (Role::Replica, false));
         for mode in ["redis_mode", "server_mode"] {
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sentinel_is_of_no_use() {
+    fn sentinel_is_unusable() {
         for mode in ["redis_mode", "server_mode"] {
             let sentinel = bulk(&format!("{mode}:sentinel\r\nrun_id:abc\r\n"));
             let cause = facts(&sentinel, &bulk(""), None).unwrap_err();
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_does_not_say_what_it_is_is_of_no_use() {
+    fn server_without_run_id_or_role_is_unusable() {
         let nameless = facts(&bulk(""), &bulk(MASTER), None).unwrap_err();
         assert!(nameless.to_string().contains("run_id"), "{nameless}");
         let denied = redis::parse_redis_value(b"-NOPERM no INFO for you\r\n").unwrap();
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn the_history_counts_only_where_it_was_a_replica() {
+    fn replid_is_part_of_the_identity_only_after_a_failover() {
         let server = format!("run_id:{RUN}\r\nserver_time_usec:1700000000000001\r\n");
         let of = |offset: &str| {
             let replication = format!("{MASTER}master_replid:{REPLID}\r\n{offset}");
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_read_with_all_its_fields_in_either_protocol() {
+    fn record_is_read_with_all_fields_in_either_protocol() {
         let note = format!("q:note:{RUN}");
         let former = format!("{RUN}:{REPLID}");
         let fields = [
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_we_would_not_have_written_is_named() {
+    fn unexpected_field_is_named() {
         let id = ("q:id", RUN);
         for (fields, name) in [
             (vec![("run", "")], "run"),
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn why_a_record_cannot_be_read_is_told() {
+    fn unreadable_record_has_a_reason() {
         let said = |error: &[u8]| record(&redis::parse_redis_value(error).unwrap());
         assert_eq!(said(b"-LOADING Redis is loading\r\n"), Err(Unread::Loading));
         assert_eq!(said(b"-WRONGTYPE Operation\r\n"), Err(Unread::WrongType));

@@ -299,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_right_to_the_number_of_a_connection_is_named_by_every_server() {
+    fn missing_right_to_client_id_is_always_named() {
         for (said, named) in [
             ("this user has no permissions to run the 'client' command or its subcommand", true),
             ("User few has no permissions to run the 'client|id' command", false),
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn replies_are_read_though_the_server_takes_no_more_requests() {
+    async fn replies_are_read_after_the_server_stops_reading() {
         let mut stream = Closed(b"-ERR max number of clients reached\r\n");
         let refused = Talk::new(&mut stream).greet(&Login::default(), None).await;
         assert_eq!(refused, Err(Cause::ErrorReply("ERR max number of clients reached".into())));

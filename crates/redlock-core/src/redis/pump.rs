@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn written_bytes_are_dropped_though_the_socket_never_takes_all() {
+    fn written_bytes_are_dropped_before_all_are_sent() {
         let (mut writing, mut written, mut sent) = (Vec::new(), 0, 0_u32);
         for step in 0..100_000_u32 {
             writing.extend_from_slice(&step.to_be_bytes());
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn received_replies_are_used_though_no_more_can_be_sent() {
+    async fn received_replies_are_used_after_sending_fails() {
         let (answers, cause) = closed_after(b"+OK\r\n").await;
         assert_eq!((answers, cause), (vec![Answer::granted()], Cause::ConnectionClosed));
         let (answers, cause) = closed_after(b"").await;
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_error_that_answers_no_request_is_why_the_connection_ended() {
+    async fn unsolicited_error_is_the_cause_of_the_disconnect() {
         let (answers, cause) = closed_after(b"+OK\r\n-ERR max number of clients reached\r\n").await;
         assert_eq!(answers, [Answer::granted()]);
         assert_eq!(cause, Cause::ErrorReply("ERR max number of clients reached".into()));

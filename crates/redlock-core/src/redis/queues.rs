@@ -212,7 +212,7 @@ mod tests {
     use crate::{QueueTicket, Reservation, Resource};
 
     #[test]
-    fn the_scripts_and_the_types_name_a_reservation_alike() {
+    fn scripts_and_types_use_one_reservation_name() {
         for script in [ENTER, LEAVE, TAKE, RESERVE] {
             assert!(script.contains(&format!("'{}'", Reservation::PREFIX)), "{script}");
         }
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_is_given_up_only_where_the_exit_says_so() {
+    fn ticket_is_sent_only_to_give_up_the_place() {
         let queue = SharedQueue::new(b"p:", &Resource::from("job"), QueueTicket::new(1));
         let exit = |gives_up_place| Exit {
             queue: queue.clone(),
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_lasts_says_that_a_server_takes_no_queues() {
+    fn only_permanent_errors_disable_queues() {
         let why = |reply: &[u8]| why_not(&resp::parse(reply).unwrap());
         assert_eq!(why(b":1\r\n"), None);
         assert_eq!(why(b"-LOADING it loads\r\n"), None);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_right_that_a_release_needs_is_found_missing_in_any_answer() {
+    fn missing_release_right_is_found_in_any_answer() {
         let why = |op: &Op, error: &str| {
             let error = without_arguments(error).into();
             lost_release(op, &Answer::unknown(Cause::of_error_reply(error)))
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_command_that_a_release_needs_and_lacks_keeps_locks_from_being_acquired() {
+    fn only_a_missing_release_command_prevents_acquiring() {
         let why = |reply: &[u8]| no_release(&resp::parse(reply).unwrap());
         let unknown = b"-ERR unknown command 'EVAL', with args beginning with: 'local value' \r\n";
         let said = why(unknown).unwrap();

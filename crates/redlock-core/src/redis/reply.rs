@@ -194,7 +194,7 @@ mod tests {
     const ACQUIRE: Verb = Verb::Acquire { px: 1 };
 
     #[test]
-    fn a_grant_without_the_parser_is_one_with_it() {
+    fn fast_path_and_parser_agree_on_grants() {
         let leave = Verb::Leave { leaving: crate::Leaving::Done };
         let alone = Answer::granted().with_queued(Queued { waiters: 0, rank: None });
         let more = [ONE, b":10\r\n", b":1", b"+OK", b"", LEFT_ALONE, b"*2\r\n:1\r\n:1\r\n"];
@@ -239,7 +239,7 @@ mod tests {
 
     /// `DELIFEQ` answers as most commands do, and `DELEX` of Redis 8.4 in its own words.
     #[test]
-    fn release_finds_a_key_of_another_type_not_to_be_ours() {
+    fn release_of_another_type_is_not_ours() {
         for error in [
             "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n",
             "-ERR Key should be of string type if conditions are specified\r\n",
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_held_is_answered_with_its_value_and_what_is_left() {
+    fn held_key_has_its_value_and_remaining_time() {
         let fifty = Some(Duration::from_millis(50));
         for verb in [EXTEND, Verb::Inspect] {
             assert_eq!(
@@ -299,13 +299,13 @@ mod tests {
     const ENTERED: Verb = Verb::Enter { px: 1 };
 
     #[test]
-    fn an_entry_that_is_granted_says_how_many_others_wait() {
+    fn granted_entry_has_the_number_of_waiters() {
         let queued = Queued { waiters: 3, rank: None };
         assert_eq!(said(ENTERED, b"*2\r\n:1\r\n:3\r\n"), Ok(Answer::granted().with_queued(queued)));
     }
 
     #[test]
-    fn an_entry_that_is_refused_says_the_place_and_who_has_the_key() {
+    fn refused_entry_has_the_place_and_the_holder() {
         let fifty = Some(Duration::from_millis(50));
         let second = Queued { waiters: 2, rank: Some(1) };
         let held = Answer::held(Some(b"a"), fifty).with_queued(second);

@@ -299,7 +299,7 @@ pub(super) mod tests {
     ];
 
     #[test]
-    fn packed_bytes_equal_those_of_the_client_crate() {
+    fn packed_bytes_match_the_redis_crate() {
         for parts in [vec!["PING"], vec!["SET", "", "t"], vec!["EVAL", "return 1", "1", "\r\n"]] {
             let bytes: Vec<&[u8]> = parts.iter().map(|part| part.as_bytes()).collect();
             let packed = redis::cmd(parts[0]).arg(&parts[1..]).get_packed_command();
@@ -333,7 +333,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn absurd_lengths_are_refused_before_they_are_waited_for() {
+    fn absurd_lengths_are_refused_immediately() {
         for huge in [&b"$1048577\r\n"[..], b"*1048577\r\n", b"$99999999999999999999\r\n", b"$x\r\n"]
         {
             assert_eq!(len(huge), Err(Garbage), "{}", huge.escape_ascii());
@@ -344,14 +344,14 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_fast_path_reads_what_the_parser_reads() {
+    fn fast_path_and_parser_agree() {
         for reply in [&b"+OK\r\n"[..], b"$-1\r\n", b"_\r\n", b":1\r\n"] {
             assert_eq!(parse(reply), redis::parse_redis_value(reply).map_err(|_| Garbage));
         }
     }
 
     #[test]
-    fn a_value_of_any_length_is_found_where_it_is_whole() {
+    fn value_of_any_length_is_found_when_complete() {
         for len in [0, 1, 9, 10, 36, 99, 100, 256] {
             let value = vec![b'v'; len];
             let bytes = [format!("${len}\r\n").as_bytes(), &value, b"\r\nrest"].concat();

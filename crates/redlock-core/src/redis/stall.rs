@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_timer_wakes_the_task_that_asked_last_and_runs_out_for_any() {
+    async fn timer_wakes_the_last_polling_task_and_expires_for_all() {
         let (first, last) = (Arc::new(Woken::default()), Arc::new(Woken::default()));
         let mut stall = Stall::set(LIMIT);
         for woken in [&first, &first, &last, &last] {
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_task_that_has_used_up_its_budget_is_woken_all_the_same() {
+    async fn task_without_coop_budget_is_woken() {
         while has_budget_remaining() {
             consume_budget().await;
         }

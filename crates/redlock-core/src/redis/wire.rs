@@ -1,10 +1,12 @@
 //! The traffic to a master: bytes to send, and requests without an answer. See rules C5 and C6 of
 //! `docs/PROTOCOL.md`.
 //!
-//! `admission` has requests about admission, `parts` those of several commands.
+//! `pending` has the requests without an answer, `admission` requests about admission, and `parts`
+//! requests of several commands.
 
 mod admission;
 mod parts;
+mod pending;
 mod releases;
 
 use std::collections::VecDeque;
@@ -13,9 +15,9 @@ use std::task::Waker;
 
 use redis::Value;
 
-use self::admission::Counting;
+pub(super) use self::pending::Settled;
+use self::pending::{Form, Pending};
 use self::releases::Releases;
-use super::admission::InHand;
 use super::ballots::Replies;
 use super::encode::{self, Loaded, Native};
 use super::facts;
@@ -25,10 +27,9 @@ use super::queues;
 use super::reply;
 use super::resp::{self, Garbage};
 use super::stream::not_connected;
-use crate::admission::Identity;
 use crate::server_error::ServerError;
 use crate::slot::Batch;
-use crate::{Answer, Balloted, Cause, Facts, Instant, NodeEvent, Op, QueueTicket, Verb, VoteSlot};
+use crate::{Answer, Cause, Facts, Instant, NodeEvent, Op, QueueTicket, Verb, VoteSlot};
 
 /// The state that submitters and the connection share.
 pub(super) struct Wire {
@@ -79,75 +80,6 @@ pub(super) enum State {
     Up,
     /// There is none, for the reason given.
     Down(Cause),
-}
-
-enum Pending {
-    Request(Op, VoteSlot, Form),
-    /// `SUBSCRIBE`, and when it was sent. Granted it is a push and no reply; refused it is a reply.
-    Subscribe(Instant),
-    /// The first half of a watch, and when it was sent.
-    TrackNext(Instant),
-    /// The connection's own `INFO replication`, and when it was sent.
-    Role(Instant),
-    /// Our own test of the rights that a release needs, and when it was made.
-    Release(Instant),
-    /// A request about admission.
-    Admission(Box<InHand>),
-    /// The last part of an admission request that reads facts.
-    Count(Box<Counting>),
-    /// The connection's own count of the members of the set of `run`, or, without a `run`, of the
-    /// set of clients without quarantine. With the time when it was sent.
-    Members(Instant, Option<Identity>),
-}
-
-/// How a request was sent. After its last form there is no other one left to try.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
-    /// As the server's own command.
-    Native,
-    /// As the published command, or as a script by its digest.
-    Short,
-    /// As a script with its text.
-    Text,
-    /// As several commands, each with its own reply: with a ballot, or with its score.
-    Parts,
-    /// As several commands for the second time, because the server had lost the script that is the
-    /// first of them.
-    PartsAgain,
-    /// As only the first of these commands, because the name of the ballot set is not known.
-    Alone,
-}
-
-/// The result of one reply.
-pub(super) enum Settled {
-    /// The answer to the oldest request.
-    Vote(VoteSlot, Answer),
-    /// There is more to come: this was the first half of an answer, or the master has lost the
-    /// script, and its text is on the way.
-    More,
-    /// The oldest request, with a reply that does not fit it.
-    Garbage(VoteSlot),
-    /// News about the master, perhaps in the answer to the oldest request.
-    Event(Box<NodeEvent>, Option<(VoteSlot, Answer)>),
-    /// The answer to the question for the server's role.
-    Role(Value),
-    /// There is no request that it could answer.
-    Unasked(Value),
-}
-
-impl Settled {
-    /// Boxes the event, which is rare and large.
-    fn event(event: NodeEvent, vote: Option<(VoteSlot, Answer)>) -> Self {
-        Self::Event(Box::new(event), vote)
-    }
-
-    fn vote(slot: VoteSlot, answer: Answer) -> Self {
-        match answer.balloted {
-            // The server's ballots are gone.
-            Some(Balloted::NoMember) => Self::event(NodeEvent::DataLost, Some((slot, answer))),
-            _ => Self::Vote(slot, answer),
-        }
-    }
 }
 
 /// The largest number of unanswered requests on one connection. A master with so many does not keep
@@ -282,16 +214,7 @@ impl Wire {
         if !self.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
             self.waker = Some(waker.clone());
         }
-        self.in_flight.front().map(|oldest| match oldest {
-            Pending::Request(_, slot, _) => slot.sent_at(),
-            Pending::TrackNext(at)
-            | Pending::Subscribe(at)
-            | Pending::Role(at)
-            | Pending::Release(at)
-            | Pending::Members(at, _) => *at,
-            Pending::Admission(in_hand) => in_hand.slot.sent_at(),
-            Pending::Count(counting) => counting.slot.sent_at(),
-        })
+        self.in_flight.front().map(Pending::sent_at)
     }
 
     /// Requests the server's role, in line with the other requests.

@@ -54,7 +54,7 @@ async fn admitted() -> (ScriptedServer, Peer, Client) {
 }
 
 #[tokio::test]
-async fn the_record_comes_with_the_handshake_and_nothing_waits_for_the_members() {
+async fn handshake_reads_the_record_without_awaiting_members() {
     let (_server, mut peer, mut client, facts) = connected(&record(RUN)).await;
     let expected = Record { run: Some(identity(RUN)), max_ttl: Some(60_000), ..Record::default() };
     assert_eq!((facts.identity, facts.record), (Some(identity(RUN)), Ok(Box::new(expected))));
@@ -67,7 +67,7 @@ async fn the_record_comes_with_the_handshake_and_nothing_waits_for_the_members()
 }
 
 #[tokio::test]
-async fn without_a_run_the_ballots_of_clients_without_quarantine_are_counted() {
+async fn ballots_without_quarantine_are_counted_if_run_is_missing() {
     let (_server, mut peer, mut client, facts) = connected("*0\r\n").await;
     assert_eq!(facts.record, Ok(Box::default()));
     assert_eq!(peer.expect("ZCARD").await[1..], [OFF]);
@@ -95,7 +95,7 @@ async fn a_key_of_another_type_has_no_members() {
 }
 
 #[tokio::test]
-async fn a_count_that_is_denied_is_left_out() {
+async fn denied_count_is_omitted() {
     let (_server, mut peer, mut client, _) = connected(&record(RUN)).await;
     peer.expect("ZCARD").await;
     client.submit(0, inspect());
@@ -105,7 +105,7 @@ async fn a_count_that_is_denied_is_left_out() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_loading_or_denies_the_record_is_connected_and_says_so() {
+async fn loading_or_denied_record_is_reported_by_the_connection() {
     let (_server, _peer, _client, facts) = connected("-LOADING Redis is loading\r\n").await;
     assert!(facts.is_loading());
     let (_server, mut peer, client, facts) = connected("-NOPERM no HGETALL\r\n").await;
@@ -118,7 +118,7 @@ async fn a_server_that_is_loading_or_denies_the_record_is_connected_and_says_so(
 }
 
 #[tokio::test]
-async fn no_look_is_sent_behind_an_acquire_with_tracking_or_without() {
+async fn acquire_is_not_followed_by_a_read_of_the_facts() {
     const HELLO: &str = "%1\r\n$5\r\nproto\r\n:3\r\n";
     for is_new in [true, false] {
         let server = ScriptedServer::bind().await;
@@ -141,7 +141,7 @@ async fn no_look_is_sent_behind_an_acquire_with_tracking_or_without() {
 }
 
 #[tokio::test]
-async fn an_order_without_an_answer_fails_with_its_connection() {
+async fn unanswered_order_fails_with_its_connection() {
     let (_server, mut peer, mut client) = admitted().await;
     client.submit(0, Op::admission(AdmissionOp::ReadFacts));
     peer.expect("INFO").await;
@@ -154,7 +154,7 @@ async fn an_order_without_an_answer_fails_with_its_connection() {
 }
 
 #[tokio::test]
-async fn a_look_is_read_behind_what_was_sent_before_and_then_its_set_is_counted() {
+async fn facts_are_read_after_earlier_requests_and_before_the_count() {
     let (_server, mut peer, mut client, _) = connected("*0\r\n").await;
     client.submit(0, inspect());
     client.submit(7, Op::admission(AdmissionOp::ReadFacts));
@@ -178,7 +178,7 @@ async fn a_look_is_read_behind_what_was_sent_before_and_then_its_set_is_counted(
 
 /// Its members are counted after the requests submitted in the meantime.
 #[tokio::test]
-async fn a_look_that_is_overtaken_by_what_was_read_later_is_repeated() {
+async fn read_overtaken_by_later_facts_is_repeated() {
     let (_server, mut peer, mut client) = admitted().await;
     let look = |record: &str| [&server(), &replication("master"), record].concat();
     client.submit(1, Op::admission(AdmissionOp::ReadFacts));
@@ -206,7 +206,7 @@ async fn a_look_that_is_overtaken_by_what_was_read_later_is_repeated() {
 }
 
 #[tokio::test]
-async fn a_look_that_finds_a_replica_ends_the_connection() {
+async fn read_that_finds_a_replica_closes_the_connection() {
     let (_server, mut peer, mut client) = admitted().await;
     client.submit(0, Op::admission(AdmissionOp::ReadFacts));
     peer.expect("INFO").await;
@@ -218,7 +218,7 @@ async fn a_look_that_finds_a_replica_ends_the_connection() {
 }
 
 #[tokio::test]
-async fn times_and_scores_name_who_has_told_them() {
+async fn times_and_scores_name_their_process() {
     let (_server, mut peer, mut client) = admitted().await;
     client.submit(0, Op::admission(AdmissionOp::ReadTime));
     peer.expect("INFO").await;
@@ -253,7 +253,7 @@ fn begin() -> AdmissionOp {
 }
 
 #[tokio::test]
-async fn an_order_that_is_refused_fails_with_what_the_server_said() {
+async fn refused_order_fails_with_the_servers_error() {
     let (_server, mut peer, mut client) = admitted().await;
     for error in ["NOPERM no EVAL", "WRONGTYPE the key p:redlock-quorum:1 is of another type"] {
         client.submit(0, Op::admission(begin()));
@@ -273,7 +273,7 @@ async fn an_order_that_is_refused_fails_with_what_the_server_said() {
 }
 
 #[tokio::test]
-async fn a_node_without_a_namespace_looks_and_does_no_more() {
+async fn node_without_a_namespace_only_reads_facts() {
     let (_server, mut peer, mut client) = Client::connected().await;
     client.submit(0, Op::admission(begin()));
     assert!(matches!(client.said().await, Err(Cause::NotSent(_))));

@@ -143,7 +143,7 @@ async fn a_resume_is_one_script_whose_text_is_sent_once() {
 }
 
 #[tokio::test]
-async fn a_resume_extends_alone_where_no_set_is_known() {
+async fn resume_only_extends_if_the_ballot_set_is_unknown() {
     let server = Server { record: "*0\r\n".into(), ..Server::default() };
     let (_server, mut peer, mut client) = server.connect().await;
     peer.expect("ZCARD").await;
@@ -155,7 +155,7 @@ async fn a_resume_extends_alone_where_no_set_is_known() {
 }
 
 #[tokio::test]
-async fn without_quarantine_the_set_has_no_name_of_its_own_and_grows() {
+async fn without_quarantine_one_ballot_set_is_used_and_grows() {
     let off = || Server { quarantine: false, record: "*0\r\n".into(), ..Server::default() };
     let (_server, mut peer, mut client) = off().connect().await;
     client.submit(0, fenced());
@@ -201,7 +201,7 @@ async fn all_replies_to_a_request_are_one_vote() {
 }
 
 #[tokio::test]
-async fn no_vote_is_cast_before_the_last_reply_is_there_wherever_it_is_cut() {
+async fn vote_is_cast_only_after_the_last_reply() {
     let (_server, mut peer, mut client) = admitted().await;
     // An answer to another request shows that all before it was read.
     for (op, rows) in rows() {
@@ -248,7 +248,7 @@ async fn a_push_between_two_replies_belongs_to_neither() {
 }
 
 #[tokio::test]
-async fn a_reply_to_none_of_the_commands_ends_the_connection() {
+async fn unexpected_reply_closes_the_connection() {
     for (op, replies) in [
         (fenced(), ":1"),
         (fenced(), "+OK +OK"),
@@ -287,7 +287,7 @@ async fn a_reply_to_none_of_the_commands_ends_the_connection() {
 }
 
 #[tokio::test]
-async fn replies_to_one_connection_are_none_on_the_next() {
+async fn partial_replies_do_not_carry_over_to_the_next_connection() {
     let (server, mut peer, mut client) = admitted().await;
     client.submit(0, fenced());
     peer.expect("SET").await;
@@ -312,7 +312,7 @@ async fn replies_to_one_connection_are_none_on_the_next() {
 
 /// Nothing that anybody reads hides from the one who compares that the set is gone.
 #[tokio::test]
-async fn the_set_is_the_one_that_was_said_whatever_is_read() {
+async fn ballot_set_changes_only_by_set_admitted() {
     let (_server, mut peer, mut client) = admitted().await;
     client.submit(0, Op::admission(AdmissionOp::ReadFacts));
     for words in ["INFO", "INFO", "HGETALL"] {

@@ -51,7 +51,7 @@ async fn a_connection_that_ends_leaves_all_its_requests_unknown() {
 }
 
 #[tokio::test]
-async fn votes_come_before_the_end_of_their_connection() {
+async fn votes_precede_the_end_of_their_connection() {
     let (_server, mut peer, mut client) = Client::connected().await;
     for ticket in 0..2 {
         client.submit(ticket, acquire());
@@ -64,7 +64,7 @@ async fn votes_come_before_the_end_of_their_connection() {
 }
 
 #[tokio::test]
-async fn a_node_that_was_never_polled_is_down_when_the_future_is_dropped() {
+async fn unpolled_node_is_down_when_its_future_is_dropped() {
     let mut client = Client::new("redis://127.0.0.1:1", &setup(PATIENCE));
     drop(client.unpolled());
     assert!(matches!(client.event_at_once(), Some(NodeEvent::Down { retries_now: false, .. })));
@@ -74,7 +74,7 @@ async fn a_node_that_was_never_polled_is_down_when_the_future_is_dropped() {
 }
 
 #[tokio::test]
-async fn a_node_driven_again_survives_the_end_of_its_former_future() {
+async fn node_driven_again_survives_its_previous_future() {
     let (server, mut peer, mut client) = Client::connected().await;
     client.submit(0, acquire());
     peer.expect("SET").await;
@@ -93,7 +93,7 @@ async fn a_node_driven_again_survives_the_end_of_its_former_future() {
 }
 
 #[tokio::test]
-async fn a_connection_that_has_become_silent_is_replaced() {
+async fn silent_connection_is_replaced() {
     let server = ScriptedServer::bind().await;
     let mut client = Client::impatient(&server.url(), Duration::from_millis(500));
     let mut silent = server.admit("abc", 1).await;
@@ -108,7 +108,7 @@ async fn a_connection_that_has_become_silent_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_request_may_take_longer_than_connecting_where_the_setup_says_so() {
+async fn stall_timeout_may_exceed_the_connect_timeout() {
     let server = ScriptedServer::bind().await;
     let connect_timeout = Duration::from_secs(1);
     let mut setup = setup(connect_timeout);
@@ -143,7 +143,7 @@ async fn a_connection_without_requests_may_be_silent() {
 }
 
 #[tokio::test]
-async fn the_same_process_first_ends_the_connection_before() {
+async fn previous_connection_to_the_same_process_is_killed_first() {
     let (server, peer, mut client) = Client::connected().await;
     drop(peer);
     client.down().await;
@@ -164,7 +164,7 @@ async fn the_same_process_first_ends_the_connection_before() {
 }
 
 #[tokio::test]
-async fn a_connection_that_may_still_be_served_is_reported() {
+async fn missing_barrier_is_reported() {
     for (reply, has_barrier) in [
         (":1", true),
         (":0", true),
@@ -184,7 +184,7 @@ async fn a_connection_that_may_still_be_served_is_reported() {
 }
 
 #[tokio::test]
-async fn the_latest_processes_behind_a_proxy_are_remembered() {
+async fn eight_latest_processes_behind_a_proxy_are_remembered() {
     for (others, remembered) in [(7, true), (8, false)] {
         let (server, mut peer, mut client) = Client::connected().await;
         for other in (0..others).map(|i| format!("other-{i}")) {
@@ -205,7 +205,7 @@ async fn the_latest_processes_behind_a_proxy_are_remembered() {
 }
 
 #[tokio::test]
-async fn a_replica_is_looked_at_again_until_it_is_a_master() {
+async fn replica_is_probed_until_it_is_a_master() {
     let server = ScriptedServer::bind().await;
     let mut client = Client::start(&server.url());
     let mut peer = server.accept().await;
@@ -235,7 +235,7 @@ async fn a_replica_is_looked_at_again_until_it_is_a_master() {
 }
 
 #[tokio::test]
-async fn another_process_is_reported_by_its_run_id_and_nothing_is_ended_there() {
+async fn new_process_is_reported_without_killing_a_connection() {
     let (server, peer, mut client) = Client::connected().await;
     drop(peer);
     client.down().await;
@@ -246,7 +246,7 @@ async fn another_process_is_reported_by_its_run_id_and_nothing_is_ended_there() 
 }
 
 #[tokio::test]
-async fn a_connection_that_breaks_is_made_again_at_once_but_not_over_and_over() {
+async fn broken_connection_retries_immediately_only_once() {
     let (server, peer, mut client) = Client::connected().await;
     // An idle connection that the server closes, as with `timeout 1`.
     drop(peer);
@@ -279,7 +279,7 @@ async fn a_script_is_loaded_again_on_every_connection() {
 }
 
 #[tokio::test]
-async fn a_master_with_too_many_unanswered_requests_is_sent_no_more() {
+async fn requests_beyond_the_in_flight_limit_are_not_sent() {
     let (_server, mut peer, mut client) = Client::connected().await;
     for ticket in 0..16_384 {
         client.submit(ticket, Op::acquire(*b"k", token(), 1_000));
@@ -301,7 +301,7 @@ async fn a_master_with_too_many_unanswered_requests_is_sent_no_more() {
 }
 
 #[tokio::test]
-async fn an_undriven_node_answers_all_and_can_be_driven_again() {
+async fn stopped_node_answers_all_and_can_be_driven_again() {
     let (server, mut peer, mut client) = Client::connected().await;
     client.submit(0, acquire());
     peer.expect("SET").await;

@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 use crate::client::{Client, acquire};
 
 #[tokio::test]
-async fn a_server_that_is_no_redis_is_reported_with_what_it_said() {
+async fn non_redis_server_is_reported_with_its_reply() {
     for (said, shown) in [
         ("HTTP/1.1 400 Bad Request\r\n\r\n", "an HTTP server or proxy answers on this port"),
         ("SSH-2.0-OpenSSH_9.2\r\n", "not a Redis server: it sent \"SSH-2.0"),
@@ -25,7 +25,7 @@ async fn a_server_that_is_no_redis_is_reported_with_what_it_said() {
 
 /// OpenSSL, and so Redis, hangs up on what is not TLS. Others send an alert before.
 #[tokio::test]
-async fn a_server_that_speaks_tls_at_a_plain_address_is_named_as_such() {
+async fn tls_server_at_a_plain_address_is_recognized() {
     for (said, shown) in [
         (
             "",
@@ -44,7 +44,7 @@ async fn a_server_that_speaks_tls_at_a_plain_address_is_named_as_such() {
 }
 
 #[tokio::test]
-async fn the_log_in_comes_first_and_then_the_questions() {
+async fn login_precedes_the_handshake() {
     let server = ScriptedServer::bind().await;
     let url = format!("redis://me:p%40ss@{}/3", server.name());
     let mut client = Client::start(&url);
@@ -57,7 +57,7 @@ async fn the_log_in_comes_first_and_then_the_questions() {
 }
 
 #[tokio::test]
-async fn a_handshake_byte_by_byte_is_as_good_as_any() {
+async fn handshake_works_byte_by_byte() {
     let server = ScriptedServer::bind().await;
     let mut client = Client::start(&server.url());
     let mut peer = server.accept().await;
@@ -67,7 +67,7 @@ async fn a_handshake_byte_by_byte_is_as_good_as_any() {
 }
 
 #[tokio::test]
-async fn an_old_server_that_knows_no_setinfo_is_admitted() {
+async fn old_server_without_setinfo_is_accepted() {
     let server = ScriptedServer::bind().await;
     let mut client = Client::start(&server.url());
     let mut peer = server.accept().await;
@@ -97,7 +97,7 @@ async fn a_wrong_password_is_reported_and_the_password_is_not() {
 }
 
 #[tokio::test]
-async fn a_server_that_stays_silent_is_down_after_the_connect_timeout() {
+async fn silent_server_is_down_after_the_connect_timeout() {
     let server = ScriptedServer::bind().await;
     let (limit, began) = (Duration::from_millis(500), Instant::now());
     let mut client = Client::impatient(&server.url(), limit);
@@ -111,7 +111,7 @@ async fn a_server_that_stays_silent_is_down_after_the_connect_timeout() {
 }
 
 #[tokio::test]
-async fn an_address_where_no_server_listens_refuses() {
+async fn address_without_a_server_is_refused() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
     drop(listener);
@@ -123,7 +123,7 @@ async fn an_address_where_no_server_listens_refuses() {
 }
 
 #[tokio::test]
-async fn a_server_that_hangs_up_in_the_handshake_is_down() {
+async fn server_closing_during_the_handshake_is_down() {
     let server = ScriptedServer::bind().await;
     let mut client = Client::start(&server.url());
     let mut peer = server.accept().await;
@@ -140,7 +140,7 @@ const TURNED_AWAY: [&str; 2] = [
 ];
 
 #[tokio::test]
-async fn a_server_that_turns_clients_away_is_reported_with_what_it_said() {
+async fn server_rejecting_clients_is_reported_with_its_error() {
     for error in TURNED_AWAY {
         let server = ScriptedServer::bind().await;
         let mut client = Client::start(&server.url());
@@ -153,7 +153,7 @@ async fn a_server_that_turns_clients_away_is_reported_with_what_it_said() {
 }
 
 #[tokio::test]
-async fn an_error_to_a_courtesy_is_not_why_a_server_hangs_up() {
+async fn error_to_an_optional_command_is_not_the_cause() {
     let server = ScriptedServer::bind().await;
     let mut client = Client::start(&server.url());
     let mut peer = server.accept().await;
@@ -165,7 +165,7 @@ async fn an_error_to_a_courtesy_is_not_why_a_server_hangs_up() {
 }
 
 #[tokio::test]
-async fn a_connection_is_reported_with_what_the_server_says_about_itself() {
+async fn connection_is_reported_with_the_servers_facts() {
     let server = ScriptedServer::bind().await;
     let mut client = Client::start(&server.url());
     let mut peer = server.admit("abc", 1).await;

@@ -27,7 +27,7 @@ fn changed() -> NodeEvent {
 }
 
 #[tokio::test]
-async fn a_watch_is_a_look_and_a_push_later() {
+async fn watch_reads_the_key_and_pushes_its_change() {
     let (_server, mut peer, mut client) = tracked("").await;
     for command in ["EVAL", "EVALSHA"] {
         client.submit(0, Op::watch(*b"k"));
@@ -41,7 +41,7 @@ async fn a_watch_is_a_look_and_a_push_later() {
 }
 
 #[tokio::test]
-async fn a_watch_whose_script_was_forgotten_is_sent_again_as_a_whole() {
+async fn watch_with_a_forgotten_script_is_sent_again_completely() {
     let (_server, mut peer, mut client) = tracked("").await;
     client.submit(0, Op::inspect(*b"k"));
     client.submit(1, Op::watch(*b"k"));
@@ -63,7 +63,7 @@ async fn a_watch_whose_script_was_forgotten_is_sent_again_as_a_whole() {
 }
 
 #[tokio::test]
-async fn a_watch_that_the_server_does_not_track_is_a_look() {
+async fn untracked_watch_only_reads_the_key() {
     let (_server, mut peer, mut client) = Client::connected().await;
     client.submit(0, Op::watch(*b"k"));
     peer.expect("EVAL").await;
@@ -80,7 +80,7 @@ async fn a_watch_that_the_server_does_not_track_is_a_look() {
 
 /// Redis 7.0 says that it tracks where `HELLO` is forbidden, and never pushes anything.
 #[tokio::test]
-async fn a_connection_with_resp2_tracks_nothing_whatever_the_server_says() {
+async fn resp2_connection_never_tracks() {
     let server = ScriptedServer::bind().await;
     let mut client = Client::start(&server.url());
     let mut peer = server.accept().await;
@@ -90,7 +90,7 @@ async fn a_connection_with_resp2_tracks_nothing_whatever_the_server_says() {
 }
 
 #[tokio::test]
-async fn a_user_that_may_track_and_not_choose_the_keys_tracks_nothing() {
+async fn user_without_caching_right_does_not_track() {
     let server = ScriptedServer::bind().await;
     let mut client = Client::start(&server.url());
     let mut peer = server.accept().await;
@@ -101,7 +101,7 @@ async fn a_user_that_may_track_and_not_choose_the_keys_tracks_nothing() {
 }
 
 #[tokio::test]
-async fn pushes_are_events_wherever_they_come() {
+async fn pushes_are_events_at_any_position() {
     for split in [false, true] {
         // The first push follows the handshake, and may arrive in two reads.
         let more = format!("{LOST}{CHANGED}");
@@ -126,7 +126,7 @@ async fn pushes_are_events_wherever_they_come() {
 }
 
 #[tokio::test]
-async fn a_push_during_the_handshake_is_reported_behind_the_connection() {
+async fn push_during_the_handshake_follows_the_connection() {
     let server = ScriptedServer::bind().await;
     let mut client = Client::start(&server.url());
     let mut peer = server.accept().await;
@@ -137,7 +137,7 @@ async fn a_push_during_the_handshake_is_reported_behind_the_connection() {
 }
 
 #[tokio::test]
-async fn a_reply_behind_the_handshake_is_garbage() {
+async fn extra_reply_after_the_handshake_is_garbage() {
     let (_server, _peer, mut client) = tracked("+OK\r\n").await;
     assert!(client.down().await.to_string().contains("it sent bytes that are not a Redis reply"));
 }

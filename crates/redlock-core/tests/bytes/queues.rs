@@ -106,8 +106,7 @@ async fn the_answer_to_a_probe_shows_whether_queues_work() {
 
 /// A client that cannot release must not acquire, so the right to release is tested in each mode.
 #[tokio::test]
-async fn without_queues_and_fencing_a_connection_tests_the_release_and_a_lock_is_set_and_released()
-{
+async fn plain_connection_tests_the_right_to_release() {
     let server = ScriptedServer::bind().await;
     let mut setup = setup(PATIENCE);
     setup.namespace = Some((*b"p:").into());
@@ -136,7 +135,7 @@ async fn without_queues_and_fencing_a_connection_tests_the_release_and_a_lock_is
 }
 
 #[tokio::test]
-async fn no_entry_is_sent_where_the_queue_cannot_be_used() {
+async fn entry_is_not_sent_if_the_queue_is_unusable() {
     let denied = "*2\r\n$7\r\nPUBLISH\r\n$9\r\nNOPERM no\r\n";
     let (_server, _peer, mut client, _) = probed(true, HELLO, denied).await;
     client.submit(0, enter());
@@ -146,7 +145,7 @@ async fn no_entry_is_sent_where_the_queue_cannot_be_used() {
 }
 
 #[tokio::test]
-async fn the_first_entry_of_a_connection_subscribes_and_that_has_no_reply() {
+async fn first_entry_of_a_connection_subscribes_without_a_reply() {
     let (_server, mut peer, mut client) = connected().await;
     client.submit(0, enter());
     assert_eq!(peer.expect("SUBSCRIBE").await[1..], [CHANNEL]);
@@ -191,7 +190,7 @@ async fn a_new_connection_subscribes_again() {
 
 /// Trap 22.
 #[tokio::test]
-async fn a_subscription_that_is_refused_in_a_pipeline_takes_no_other_s_reply() {
+async fn refused_subscription_does_not_shift_replies() {
     let (_server, mut peer, mut client) = connected().await;
     client.submit(0, Op::inspect(*b"p:k"));
     client.submit(1, enter());
@@ -212,7 +211,7 @@ async fn a_subscription_that_is_refused_in_a_pipeline_takes_no_other_s_reply() {
 }
 
 #[tokio::test]
-async fn a_right_that_is_taken_away_is_reported_before_the_answer() {
+async fn revoked_right_is_reported_before_the_answer() {
     let (_server, mut peer, mut client) = connected().await;
     client.submit(0, leave(Leaving::Done));
     peer.expect("EVAL").await;
@@ -225,7 +224,7 @@ async fn a_right_that_is_taken_away_is_reported_before_the_answer() {
 /// The right is tested again when a lock is requested, so that a connection does not refuse
 /// forever.
 #[tokio::test]
-async fn without_the_right_to_release_nothing_is_acquired_until_it_is_given_back() {
+async fn nothing_is_acquired_until_the_release_right_is_restored() {
     let (_server, mut peer, mut client) = connected().await;
     client.submit(0, Op::release(*b"p:k", token()));
     peer.expect("EVAL").await;
@@ -254,7 +253,7 @@ async fn without_the_right_to_release_nothing_is_acquired_until_it_is_given_back
 }
 
 #[tokio::test]
-async fn a_message_on_the_channel_is_a_call_wherever_it_comes() {
+async fn channel_message_is_a_call_at_any_position() {
     let (_server, mut peer, mut client) = connected().await;
     client.submit(0, enter());
     peer.expect("SUBSCRIBE").await;
@@ -271,7 +270,7 @@ async fn a_message_on_the_channel_is_a_call_wherever_it_comes() {
 }
 
 #[tokio::test]
-async fn an_exit_says_what_is_left_behind() {
+async fn exit_sends_how_it_leaves() {
     let (_server, mut peer, mut client) = connected().await;
     for (leaving, word) in
         [(Leaving::Done, "done"), (Leaving::Open, "open"), (Leaving::Undo, "undo")]
@@ -288,7 +287,7 @@ async fn an_exit_says_what_is_left_behind() {
 }
 
 #[tokio::test]
-async fn a_ballot_stands_behind_an_entry_and_a_take() {
+async fn ballot_follows_an_entry_or_take() {
     let (_server, mut peer, mut client) = balloting().await;
     client.submit(0, take_fenced());
     assert_eq!(peer.expect("EVAL").await[2..], ["1", "p:k", "t", "1000"]);
@@ -330,7 +329,7 @@ async fn a_ballot_stands_behind_an_entry_and_a_take() {
 
 /// Trap 17.
 #[tokio::test]
-async fn a_take_that_the_server_has_forgotten_is_sent_again_but_not_behind_its_release() {
+async fn forgotten_take_is_resent_unless_released() {
     let (_server, mut peer, mut client) = balloting().await;
     for (number, command) in [(0, "EVAL"), (1, "EVALSHA")] {
         client.submit(number, take_fenced());
@@ -369,7 +368,7 @@ async fn a_take_that_the_server_has_forgotten_is_sent_again_but_not_behind_its_r
 }
 
 #[tokio::test]
-async fn waiters_are_counted_by_a_command_of_the_line_of_today() {
+async fn waiters_are_counted_by_zcard() {
     let (_server, mut peer, mut client) = connected().await;
     client.submit(0, Op::count_waiters(queue().key()));
     assert_eq!(peer.expect("ZCARD").await[1..], ["p:redlock-quorum:1:queue:k"]);

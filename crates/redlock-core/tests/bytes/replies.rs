@@ -34,7 +34,7 @@ async fn replies_in_pieces_of_any_size_are_put_together() {
 }
 
 #[tokio::test]
-async fn replies_that_come_in_one_read_are_kept_apart() {
+async fn replies_in_one_read_are_separated() {
     let (_server, mut peer, mut client) = Client::connected().await;
     for ticket in 0..3 {
         client.submit(ticket, acquire());
@@ -70,7 +70,7 @@ async fn a_server_that_reads_late_gets_everything_in_order() {
 }
 
 #[tokio::test]
-async fn garbage_ends_the_connection_and_what_is_unanswered_is_unknown() {
+async fn garbage_closes_the_connection_with_unknown_answers() {
     let huge = "$1048577\r\n";
     for garbage in
         ["HTTP/1.1 400\r\n", "+OK\rx", "\r\n", huge, "*3\r\n:1\r\n:1\r\n:1\r\n", ":5\r\n"]
@@ -93,7 +93,7 @@ async fn garbage_ends_the_connection_and_what_is_unanswered_is_unknown() {
 }
 
 #[tokio::test]
-async fn a_reply_to_no_request_ends_the_connection_and_is_no_vote() {
+async fn unsolicited_reply_closes_the_connection_without_a_vote() {
     let (server, mut peer, mut client) = Client::connected().await;
     client.submit(0, acquire());
     peer.expect("SET").await;
@@ -112,7 +112,7 @@ async fn a_reply_to_no_request_ends_the_connection_and_is_no_vote() {
 }
 
 #[tokio::test]
-async fn a_push_is_skipped_wherever_it_comes() {
+async fn pushes_are_skipped_at_any_position() {
     let (_server, mut peer, mut client) = Client::connected().await;
     let push = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n";
     peer.say(push).await;
@@ -132,7 +132,7 @@ async fn a_push_is_skipped_wherever_it_comes() {
 }
 
 #[tokio::test]
-async fn an_attribute_is_skipped_and_no_reply() {
+async fn attribute_is_skipped() {
     let server = ScriptedServer::bind().await;
     let mut client = Client::start(&server.url());
     let mut peer = server.accept().await;
@@ -149,7 +149,7 @@ async fn an_attribute_is_skipped_and_no_reply() {
 }
 
 #[tokio::test]
-async fn a_script_goes_with_its_text_once_and_again_when_the_master_forgot_it() {
+async fn script_text_is_sent_once_and_again_after_noscript() {
     let (_server, mut peer, mut client) = Client::connected().await;
     let key = |name: &str| Op::release(name.as_bytes(), token());
     client.submit(0, key("a"));
@@ -176,7 +176,7 @@ async fn a_script_goes_with_its_text_once_and_again_when_the_master_forgot_it() 
 }
 
 #[tokio::test]
-async fn a_script_that_is_unknown_even_with_its_text_is_an_error() {
+async fn noscript_for_a_script_text_is_an_error() {
     let (_server, mut peer, mut client) = Client::connected().await;
     client.submit(0, release());
     client.submit(1, release());
@@ -207,7 +207,7 @@ const KNOWS_DELIFEQ: &str = "*2\r\n*2\r\n$7\r\ndelifeq\r\n:3\r\n*-1\r\n";
 const KNOWS_DELEX: &str = "*2\r\n$-1\r\n*2\r\n$5\r\ndelex\r\n:-2\r\n";
 
 #[tokio::test]
-async fn a_release_is_the_masters_own_command_where_it_has_one() {
+async fn release_uses_the_servers_native_command() {
     for (what, command) in [(KNOWS_DELIFEQ, "DELIFEQ k t"), (KNOWS_DELEX, "DELEX k IFEQ t")] {
         let (_server, mut peer, mut client) = connected_to_one_that_knows(what).await;
         client.submit(0, Op::release(*b"k", token()));
@@ -222,7 +222,7 @@ async fn a_release_is_the_masters_own_command_where_it_has_one() {
 }
 
 #[tokio::test]
-async fn a_master_whose_own_command_is_forbidden_gets_the_script() {
+async fn script_replaces_a_forbidden_native_command() {
     let (_server, mut peer, mut client) = connected_to_one_that_knows(KNOWS_DELIFEQ).await;
     for ticket in 0..2 {
         client.submit(ticket, Op::release(*b"k", token()));
@@ -240,7 +240,7 @@ async fn a_master_whose_own_command_is_forbidden_gets_the_script() {
 }
 
 #[tokio::test]
-async fn an_error_reply_is_unknown_with_its_text_and_harms_nothing_else() {
+async fn error_reply_is_unknown_and_affects_no_other_request() {
     let (_server, mut peer, mut client) = Client::connected().await;
     client.submit(0, acquire());
     client.submit(1, acquire());
@@ -256,7 +256,7 @@ async fn an_error_reply_is_unknown_with_its_text_and_harms_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_master_that_became_a_replica_is_left_and_reported_as_one() {
+async fn demoted_master_is_reported_and_disconnected() {
     let wrapped = "ERR Error running script (call to f_1): @user_script:5: -READONLY You can't";
     for error in ["READONLY You can't write against a read only replica.", wrapped] {
         let (server, mut peer, mut client) = Client::connected().await;
@@ -290,7 +290,7 @@ async fn a_denied_read_in_a_script_is_an_error_and_not_a_foreign_key() {
 }
 
 #[tokio::test]
-async fn keys_that_are_free_without_end_or_of_another_type_are_reported_as_such() {
+async fn free_endless_and_foreign_keys_are_distinguished() {
     let (_server, mut peer, mut client) = Client::connected().await;
     for ticket in 0..3 {
         client.submit(ticket, inspect());

@@ -42,7 +42,7 @@ fn a_plus_sign_is_literal_in_every_form_of_a_url() {
 }
 
 #[test]
-fn malformed_urls_are_refused_with_the_reason_and_the_form_they_should_have() {
+fn malformed_urls_are_refused_with_reason_and_expected_form() {
     for (url, why) in [
         ("", "it is empty"),
         ("10.0.0.1:6379", "no scheme, such as redis://"),
@@ -119,7 +119,7 @@ fn options_known_to_the_parser_are_accepted() {
 }
 
 #[test]
-fn secrets_are_in_no_error_and_no_debug() {
+fn errors_and_debug_contain_no_secrets() {
     for url in [
         "redis://me:sesame@h:99999",
         "me:sesame@h",

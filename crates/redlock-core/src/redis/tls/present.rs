@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn file_without_a_key_is_refused_in_words() {
+    fn file_without_a_key_is_refused_with_a_reason() {
         for key in ["", "no key", "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n"]
         {
             let refused = Tls::new().identity("CERT", key).connector().err().unwrap().to_string();

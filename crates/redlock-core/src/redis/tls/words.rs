@@ -195,7 +195,7 @@ mod tests {
     impl std::error::Error for CaUsedAsEndEntity {}
 
     #[test]
-    fn a_certificate_that_cannot_be_used_is_said_with_its_cure() {
+    fn unusable_certificate_is_reported_with_a_fix() {
         let other = CertificateError::Other(OtherError(Arc::new(CaUsedAsEndEntity)));
         let said_of_ca = said(other);
         assert!(said_of_ca.contains("that the CA has signed"), "{said_of_ca}");
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alert_is_said_with_its_cure_and_lasts() {
+    fn alert_is_reported_with_a_fix_and_is_permanent() {
         let alert = Error::AlertReceived(AlertDescription::CertificateRequired);
         let cause = cause(&io::Error::new(io::ErrorKind::InvalidData, alert)).unwrap();
         assert!(!cause.is_curable() && cause.tls() == Some(TlsFault::Failed));

@@ -47,7 +47,7 @@ async fn nightly_report(redlock: &Redlock, host: &str) -> anyhow::Result<bool> {
 }
 
 #[tokio::test]
-async fn one_of_three_hosts_does_the_report_however_late_the_others_come() -> anyhow::Result<()> {
+async fn only_one_of_three_hosts_writes_the_report() -> anyhow::Result<()> {
     let masters = RedisServers::start(5)?;
     let mut done = 0;
     for host in ["web-1", "web-2", "web-3"] {

@@ -40,7 +40,7 @@ async fn main() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn each_instance_leads_in_turn_and_everyone_sees_it() -> anyhow::Result<()> {
+async fn instances_lead_in_turn_and_all_see_it() -> anyhow::Result<()> {
     use futures_util::StreamExt;
     use redlock_quorum::Leader;
 

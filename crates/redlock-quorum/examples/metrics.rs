@@ -109,7 +109,7 @@ fn line(text: &mut String, name: &str, number: impl std::fmt::Display) {
 }
 
 #[tokio::test]
-async fn a_scrape_has_each_number_once_in_its_family() -> anyhow::Result<()> {
+async fn scrape_has_each_metric_once() -> anyhow::Result<()> {
     let masters = RedisServers::start(3)?;
     let redlock = Redlock::connect(masters.urls())?;
     redlock.lock("orders:1").run(|_hold| async {}).await?;

@@ -64,7 +64,7 @@ async fn apply(hold: Hold, schema: Schema) -> anyhow::Result<usize> {
 }
 
 #[tokio::test]
-async fn each_step_is_done_once_by_one_of_four_instances() -> anyhow::Result<()> {
+async fn each_step_runs_once_on_one_of_four_instances() -> anyhow::Result<()> {
     let masters = RedisServers::start(5)?;
     let schema = Schema::default();
     let mut instances = JoinSet::new();

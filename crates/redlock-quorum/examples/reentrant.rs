@@ -53,7 +53,7 @@ impl Account {
 }
 
 #[tokio::test]
-async fn a_call_inside_enters_and_the_outermost_one_releases() -> anyhow::Result<()> {
+async fn inner_call_enters_and_the_outermost_releases() -> anyhow::Result<()> {
     let masters = RedisServers::start(5)?;
     let redlock = Redlock::connect(masters.urls())?;
     show(&redlock).await?;

@@ -75,7 +75,7 @@ impl Ledger {
 }
 
 #[tokio::test]
-async fn transfers_in_all_directions_are_all_booked() -> anyhow::Result<()> {
+async fn transfers_in_both_directions_are_all_booked() -> anyhow::Result<()> {
     let masters = RedisServers::start(5)?;
     tokio::time::timeout(
         std::time::Duration::from_secs(60),

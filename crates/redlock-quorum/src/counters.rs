@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn each_answer_is_counted_under_its_own_name() {
+    fn answers_have_separate_counters() {
         let unknown = Verdict::Unknown;
         for (verdict, name) in [
             (Verdict::Granted, "granted"),
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn each_loss_is_counted_under_its_reason_and_a_release_is_none() {
+    fn losses_are_counted_by_reason_and_releases_are_not() {
         for (reason, names) in [
             (LostReason::NotExtended, vec!["not_extended"]),
             (LostReason::NotOurs, vec!["not_ours"]),
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duration_is_counted_where_the_bound_is_not_shorter() {
+    fn duration_is_counted_in_its_histogram_bucket() {
         let durations = Durations::default();
         let nanos = Duration::from_nanos;
         for duration in [nanos(0), nanos(1_000_000), nanos(1_000_001), Duration::from_secs(61)] {

@@ -306,7 +306,7 @@ mod tests {
 
     /// *Not ours* next to five *released* answers would contradict itself.
     #[test]
-    fn a_release_that_came_too_late_is_not_called_not_ours() {
+    fn late_release_is_not_reported_as_not_ours() {
         let error = |verdicts: [Verdict; 3]| {
             let vote = |(node, verdict): (&str, _)| NodeVote::new(node.into(), verdict, None);
             let votes = ["a", "b", "c"].into_iter().zip(verdicts).map(vote).collect();

@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_driver_elsewhere_is_looked_at_soon_and_then_once_a_second() {
+    fn remote_driver_is_polled_soon_and_then_once_per_second() {
         let pauses = std::iter::successors(Some(PATIENCE), |last| Some(longer(*last))).take(6);
         let millis: Vec<_> = pauses.map(|patience| patience.as_millis()).collect();
         assert_eq!(millis, [100, 200, 400, 800, 1_000, 1_000]);

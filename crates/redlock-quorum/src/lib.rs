@@ -274,10 +274,10 @@ pub use recipes::once::{Once, OnceRequest};
 #[doc(hidden)]
 pub use recipes::once_guard::Decided;
 pub use recipes::once_guard::{Begun, OnceGuard};
-pub use recipes::reentrant::{Reentrant, ReentrantGuard, ReentrantRequest};
-pub use recipes::semaphore::{
-    Permit, PermitRequest, Permits, PermitsRequest, Permitted, Semaphore,
-};
+pub use recipes::permit::{Permit, Permits};
+pub use recipes::reentrant::{Reentrant, ReentrantRequest};
+pub use recipes::reentrant_guard::ReentrantGuard;
+pub use recipes::semaphore::{PermitRequest, PermitsRequest, Permitted, Semaphore};
 pub use recipes::set::{GuardSet, HoldSet, SetLoss};
 pub use recipes::watch::Watch;
 pub use redlock::Redlock;

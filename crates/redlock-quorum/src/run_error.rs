@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_of_the_work_comes_before_the_loss_and_its_output_is_in_the_loss() {
+    fn error_of_the_work_precedes_the_loss() {
         let flat = |outcome| RunError::<u32>::flat::<Wrong>(outcome);
         let after_loss = |output| Err(RunError::Lost { lost: lost(), output });
         assert_eq!(flat(Ok(Ok(7))), Ok(7));

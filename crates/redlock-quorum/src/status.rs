@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn one_token_on_a_quorum_is_the_holder_for_as_long_as_it_stays_one() {
+    fn token_on_a_quorum_is_the_holder_until_it_loses_the_quorum() {
         let nodes = vec![held("a", Some(50)), held("a", Some(90)), held("a", Some(70)), free()];
         let status = Status::new([nodes, vec![silent()]].concat());
         let ttl = Some(Duration::from_millis(50));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_a_key_nor_its_absence_counts_on_a_master_that_is_not_admitted() {
+    fn keys_of_non_admitted_masters_are_ignored() {
         let forgetful = |vote: NodeVote| {
             let why = redlock_core::NotAdmitted::new(redlock_core::WhyNot::Restarted);
             NodeVote { not_admitted: Some(why), ..vote }
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_kept_for_the_next_waiter_is_neither_held_nor_free() {
+    fn key_kept_for_the_next_waiter_is_reserved() {
         let kept = || held(&redlock_core::Reservation { ticket: None }.to_string(), Some(50));
         for (nodes, state) in [
             (vec![kept(), kept(), free()], State::Reserved),
@@ -194,19 +194,19 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_another_type_are_held_by_no_token() {
+    fn keys_of_another_type_have_no_holder() {
         let foreign = || node(Verdict::HELD);
         assert_eq!(Status::new(vec![foreign(), foreign(), free()]).state, State::Undecided);
     }
 
     #[test]
-    fn a_free_quorum_is_free_whatever_the_others_hold() {
+    fn free_quorum_is_free_regardless_of_other_masters() {
         let nodes = vec![free(), free(), free(), held("a", None), silent()];
         assert_eq!(Status::new(nodes).state, State::Free);
     }
 
     #[test]
-    fn a_lock_that_never_expires_is_held_without_end() {
+    fn lock_without_expiry_has_no_remaining_time() {
         let nodes = vec![held("a", None), held("a", None), held("a", Some(5))];
         assert_eq!(Status::new(nodes).state, State::Held { token: "a".into(), ttl: None });
     }

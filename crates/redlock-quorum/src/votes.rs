@@ -282,7 +282,7 @@ mod tests {
 
     /// If one has a record, `init` would be refused.
     #[test]
-    fn masters_are_called_new_only_if_none_shows_use_of_the_prefix() {
+    fn masters_are_new_only_if_none_shows_use_of_the_prefix() {
         let why = |why| Verdict::Unknown(Cause::NotAdmitted(NotAdmitted::new(why).into()));
         let may_be_new = |verdicts: &[Verdict]| {
             let vote = |verdict: &Verdict| NodeVote::new("n".into(), verdict.clone(), None);
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_was_outbid_where_a_majority_granted_it_and_some_refused_its_ballot() {
+    fn lock_is_outbid_if_granted_by_a_majority_with_refused_ballots() {
         let is_outbid = |verdicts: &[Verdict]| {
             let vote = |verdict: &Verdict| NodeVote::new("n".into(), verdict.clone(), None);
             Votes::new(verdicts.iter().map(vote).collect()).is_outbid()

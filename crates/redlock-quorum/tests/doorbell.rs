@@ -135,12 +135,12 @@ fn no_work_is_left(order: Order) {
 }
 
 #[test]
-fn the_driver_never_sleeps_while_there_is_work() {
+fn driver_never_sleeps_while_there_is_work() {
     no_work_is_left(Order::RingsThenChecks);
 }
 
 #[test]
 #[should_panic(expected = "the driver sleeps and work is left")]
-fn a_driver_that_looks_before_it_says_that_it_sleeps_is_found_to_miss_work() {
+fn checking_before_announcing_sleep_misses_work() {
     no_work_is_left(Order::ChecksThenRings);
 }

@@ -42,7 +42,7 @@ fn runtime() -> Result<Runtime> {
 }
 
 #[test]
-fn forked_child_can_use_no_lock_and_leaves_its_parents_alone() -> Result<()> {
+fn forked_child_cannot_use_locks_or_affect_its_parents() -> Result<()> {
     let (servers, runtime) = (RedisServers::start(3)?, runtime()?);
     let redlock = Redlock::connect(servers.urls())?;
     let (held, dropped, given) = runtime.block_on(async {
@@ -88,7 +88,7 @@ fn forked_child_can_use_no_lock_and_leaves_its_parents_alone() -> Result<()> {
 }
 
 #[test]
-fn forked_child_can_use_no_blocking_lock() -> Result<()> {
+fn forked_child_cannot_use_blocking_locks() -> Result<()> {
     let servers = RedisServers::start(3)?;
     let redlock = blocking::Redlock::connect(servers.urls())?;
     let held = redlock.lock("held").acquire()?;

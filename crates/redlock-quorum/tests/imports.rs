@@ -268,7 +268,7 @@ fn layer(file: &str) -> usize {
 }
 
 #[test]
-fn no_file_imports_another_in_a_circle() {
+fn imports_have_no_circles() {
     let crates = ["core", "protocol", "quorum", "testkit"];
     let roots = crates.map(|name| format!("redlock-{name}/src/lib.rs"));
     for root in roots.iter().map(String::as_str).chain(["redlock-cli/src/main.rs"]) {
@@ -278,7 +278,7 @@ fn no_file_imports_another_in_a_circle() {
 }
 
 #[test]
-fn imports_run_from_the_faces_down_to_the_values() {
+fn imports_follow_the_layers() {
     let graph = graph();
     let edges = graph.iter().flat_map(|(file, imports)| imports.iter().map(move |to| (file, to)));
     let up: Vec<_> = edges.filter(|(file, to)| layer(file) > layer(to)).collect();
@@ -327,7 +327,7 @@ fn every_form_of_an_import_is_read() {
 }
 
 #[test]
-fn a_circle_is_found_and_what_hangs_on_it_is_not_named() {
+fn circles_are_found_without_their_dependents() {
     let edges = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "b"), ("d", "e")];
     let mut graph = Graph::from_iter([("e".to_owned(), BTreeSet::new())]);
     for (from, to) in edges {
@@ -352,7 +352,7 @@ fn files_below(folder: &Path, into: &mut Vec<String>) {
 }
 
 #[test]
-fn every_file_that_architecture_names_is_there() {
+fn files_named_in_architecture_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let text = std::fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
     let mut files = Vec::new();
@@ -376,7 +376,7 @@ fn walk(text: &str) -> BTreeSet<&str> {
 }
 
 #[test]
-fn the_walk_through_one_acquire_names_at_most_twenty_files_that_exist() {
+fn walk_through_one_acquire_names_few_existing_files() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let text = std::fs::read_to_string(crates.join("../ARCHITECTURE.md")).unwrap();
     let is_in = |name: &str, part: &str| crates.join(part).join("src").join(name).is_file();

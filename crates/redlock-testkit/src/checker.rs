@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn holders_one_after_the_other_are_right() {
+    fn successive_holders_are_valid() {
         let history = [
             granted(0, 1, 100),
             record(50, 1, Event::Released),
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn two_holders_at_one_time_are_described_in_words() {
+    fn two_holders_at_one_time_are_described() {
         let overlap = check(&[granted(0, 1, 100), granted(99, 2, 199)]).unwrap_err();
         assert_eq!(
             overlap.to_string(),
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_of_no_length_is_none() {
+    fn empty_claim_is_ignored() {
         assert_eq!(check(&[granted(0, 1, 100), granted(50, 2, 50)]), Ok(1));
     }
 
@@ -251,13 +251,13 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_the_records_of_different_contenders_is_of_no_account() {
+    fn order_of_records_between_contenders_is_irrelevant() {
         assert_eq!(check(&[granted(50, 2, 60), granted(0, 1, 40)]), Ok(2));
         assert!(check(&[granted(50, 2, 60), granted(0, 1, 51)]).is_err());
     }
 
     #[test]
-    fn an_extension_prolongs_the_claim_over_a_gap_too() {
+    fn extension_also_covers_a_gap() {
         let extended = [granted(0, 1, 100), granted(90, 1, 190), granted(180, 2, 280)];
         assert!(check(&extended).is_err());
         let revived = [granted(0, 1, 100), granted(110, 2, 115), granted(120, 1, 220)];
@@ -267,13 +267,13 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_after_the_lease_does_not_prolong_it() {
+    fn later_end_does_not_prolong_the_lease() {
         let history = [granted(0, 1, 100), granted(120, 2, 220), record(150, 1, Event::Released)];
         assert_eq!(check(&history), Ok(2));
     }
 
     #[test]
-    fn a_long_history_is_judged_in_little_memory() {
+    fn long_history_is_checked_in_little_memory() {
         let mut exclusion = Exclusion::default();
         for lock in 0..1_000 {
             exclusion.record(&granted(lock * 10, 1, lock * 10 + 100)).unwrap();
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_ended_within_one_that_lasts_is_found() {
+    fn claim_within_a_longer_one_is_found() {
         let history = [
             granted(0, 1, 100),
             granted(10, 2, 20),
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_are_left_are_listed_by_master() {
+    fn remaining_keys_are_listed_by_master() {
         let keys = |left| [("a:1".to_owned(), 0), ("b:1".to_owned(), left)];
         assert_eq!(no_residue(keys(0)), Ok(()));
         assert_eq!(no_residue(keys(2)).unwrap_err().to_string(), "keys are left: 2 on b:1");

@@ -81,14 +81,14 @@ impl Lab {
 }
 
 #[test]
-fn an_admitted_master_says_so_and_how_many_members_it_has() {
+fn admitted_master_reports_its_members() {
     let lab = Lab::new();
     assert!(lab.is_admitted());
     assert!(lab.was_reported(&NodeEvent::Members(MEMBERS)));
 }
 
 #[test]
-fn a_restart_is_another_identity_with_or_without_the_record() {
+fn restart_changes_the_identity_with_or_without_the_record() {
     let lab = Lab::new();
     lab.node.crash_and_restart(true);
     assert!(lab.facts().record.unwrap().run.is_some() && !lab.is_admitted());
@@ -111,7 +111,7 @@ fn a_flush_takes_the_record_and_keeps_the_identity() {
 }
 
 #[test]
-fn failover_and_back_is_another_identity_of_the_same_process() {
+fn failover_and_back_changes_the_identity_of_the_process() {
     let lab = Lab::new();
     let before = lab.facts();
     lab.node.set_role(Role::Replica);
@@ -121,7 +121,7 @@ fn failover_and_back_is_another_identity_of_the_same_process() {
 }
 
 #[test]
-fn without_tracking_nobody_says_that_a_master_forgot() {
+fn without_tracking_lost_data_is_not_reported() {
     let lab = Lab::new();
     lab.node.set_tracking(false);
     assert_eq!(lab.acquire(), Answer::granted());
@@ -132,7 +132,7 @@ fn without_tracking_nobody_says_that_a_master_forgot() {
 }
 
 #[test]
-fn a_clock_that_is_stepped_tells_another_time() {
+fn stepped_clock_changes_the_reported_time() {
     let lab = Lab::new();
     let time = || match lab.admission(AdmissionOp::ReadTime) {
         Ok(AdmissionReply::Time { time, .. }) => time,
@@ -145,7 +145,7 @@ fn a_clock_that_is_stepped_tells_another_time() {
 }
 
 #[test]
-fn a_question_to_a_master_out_of_reach_fails_at_once() {
+fn query_of_an_unreachable_master_fails_immediately() {
     let lab = Lab::new();
     lab.node.down();
     assert_eq!(lab.admission(AdmissionOp::ReadFacts), Err(Cause::ConnectionRefused));

@@ -60,7 +60,7 @@ async fn a_delay_each_way_adds_up() {
 }
 
 #[tokio::test]
-async fn a_delay_is_not_multiplied_by_the_commands_under_way() {
+async fn delay_is_not_multiplied_by_pending_commands() {
     let (_server, proxy, mut client) = connected().await;
     let delay = Duration::from_millis(300);
     proxy.delay(Direction::ToServer, delay);
@@ -77,7 +77,7 @@ async fn a_delay_is_not_multiplied_by_the_commands_under_way() {
 }
 
 #[tokio::test]
-async fn healing_delivers_what_is_delayed() {
+async fn healing_delivers_delayed_bytes() {
     let (_server, proxy, mut client) = connected().await;
     proxy.delay(Direction::ToClient, Duration::from_secs(3600));
     send(&mut client, "PING").await;
@@ -87,7 +87,7 @@ async fn healing_delivers_what_is_delayed() {
 }
 
 #[tokio::test]
-async fn held_bytes_come_in_order_when_released() {
+async fn held_bytes_arrive_in_order_after_release() {
     let (server, proxy, mut client) = connected().await;
     proxy.hold(Direction::ToServer);
     for letter in ["a", "b", "c"] {
@@ -141,7 +141,7 @@ async fn a_lost_reply_leaves_the_command_executed() {
 }
 
 #[tokio::test]
-async fn a_stream_that_lost_bytes_stays_silent_and_a_new_connection_works() {
+async fn stream_with_lost_bytes_stays_silent() {
     let (server, proxy, mut client) = connected().await;
     proxy.drop(Direction::ToServer);
     send(&mut client, "SET lost 1").await;
@@ -154,7 +154,7 @@ async fn a_stream_that_lost_bytes_stays_silent_and_a_new_connection_works() {
 }
 
 #[tokio::test]
-async fn a_stream_that_lost_nothing_goes_on_after_a_partition() {
+async fn stream_without_lost_bytes_continues_after_a_partition() {
     let (_server, proxy, mut client) = connected().await;
     proxy.drop(Direction::Both);
     proxy.heal();
@@ -163,7 +163,7 @@ async fn a_stream_that_lost_nothing_goes_on_after_a_partition() {
 }
 
 #[tokio::test]
-async fn dropping_takes_what_is_held() {
+async fn dropping_also_drops_held_bytes() {
     let (server, proxy, mut client) = connected().await;
     proxy.hold(Direction::ToServer);
     send(&mut client, "SET held 1").await;
@@ -214,7 +214,7 @@ async fn a_command_cut_at_its_first_byte_is_not_executed() {
 }
 
 #[tokio::test]
-async fn new_connections_are_refused_and_open_ones_live() {
+async fn new_connections_are_refused_and_open_ones_kept() {
     let (_server, proxy, mut client) = connected().await;
     proxy.refuse(true);
     let mut refused = TcpStream::connect(proxy.name()).await.unwrap();
@@ -226,7 +226,7 @@ async fn new_connections_are_refused_and_open_ones_live() {
 }
 
 #[tokio::test]
-async fn new_connections_fall_into_a_black_hole_and_open_ones_live() {
+async fn new_connections_get_no_answer_and_open_ones_are_kept() {
     let (_server, proxy, mut client) = connected().await;
     proxy.blackhole_new(true);
     let mut silent = TcpStream::connect(proxy.name()).await.unwrap();
@@ -242,7 +242,7 @@ async fn new_connections_fall_into_a_black_hole_and_open_ones_live() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_server_reaches_the_client_and_its_return_too() {
+async fn client_sees_the_end_and_the_return_of_a_server() {
     let (server, proxy, mut client) = connected().await;
     server.kill();
     let end = expect_error(&mut client).await;

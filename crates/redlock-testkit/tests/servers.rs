@@ -30,7 +30,7 @@ fn port_is_closed(port: u16) -> bool {
 }
 
 #[test]
-fn five_servers_are_five_processes_that_answer_for_themselves() {
+fn five_servers_are_five_separate_processes() {
     let servers = RedisServers::start(5).unwrap();
     let mut pids: Vec<u32> = servers.iter().filter_map(RedisServer::pid).collect();
     pids.sort_unstable();
@@ -46,7 +46,7 @@ fn five_servers_are_five_processes_that_answer_for_themselves() {
 }
 
 #[test]
-fn sets_started_at_once_do_not_collide() {
+fn sets_started_concurrently_do_not_collide() {
     let sets: Vec<RedisServers> = thread::scope(|scope| {
         let starts = [(); 3].map(|()| scope.spawn(|| RedisServers::start(5).unwrap()));
         starts.map(|start| start.join().unwrap()).into()
@@ -64,7 +64,7 @@ fn sets_started_at_once_do_not_collide() {
 }
 
 #[test]
-fn a_paused_server_is_silent_and_executes_what_it_was_sent_when_resumed() {
+fn paused_server_executes_queued_requests_after_resume() {
     let server = RedisServer::start().unwrap();
     assert!(!server.is_paused());
     server.pause().unwrap();
@@ -90,7 +90,7 @@ fn a_command_to_a_paused_server_fails_in_time() {
 }
 
 #[test]
-fn every_thread_of_a_paused_server_stands_still() {
+fn all_threads_of_a_paused_server_are_stopped() {
     let server = RedisServer::start().unwrap();
     server.pause().unwrap();
     for thread in fs::read_dir(format!("/proc/{}/task", server.pid().unwrap())).unwrap() {
@@ -126,7 +126,7 @@ fn a_server_without_persistence_forgets_its_keys_at_a_restart() {
 }
 
 #[test]
-fn a_server_that_fsyncs_keeps_its_keys_over_a_crash_unless_wiped() {
+fn server_with_fsync_keeps_its_keys_after_a_crash() {
     let options =
         ServerOptions::new().arguments(["--appendonly", "yes", "--appendfsync", "always"]);
     let server = RedisServer::with(&options).unwrap();
@@ -141,7 +141,7 @@ fn a_server_that_fsyncs_keeps_its_keys_over_a_crash_unless_wiped() {
 }
 
 #[test]
-fn a_server_that_ended_on_its_own_is_not_running_and_can_be_restarted() {
+fn exited_server_is_not_running_and_can_be_restarted() {
     let server = RedisServer::start().unwrap();
     // The server closes the connection instead of answering.
     assert!(server.command(&["SHUTDOWN", "NOSAVE"]).is_err());
@@ -174,7 +174,7 @@ fn fixed_ports_follow_each_other() {
 }
 
 #[test]
-fn a_taken_fixed_port_is_an_error_that_names_it() {
+fn occupied_fixed_port_is_named_in_the_error() {
     let taken = RedisServer::start().unwrap();
     let error = RedisServer::with(&ServerOptions::new().first_port(taken.port())).unwrap_err();
     let message = format!("{error:#}");
@@ -183,14 +183,14 @@ fn a_taken_fixed_port_is_an_error_that_names_it() {
 }
 
 #[test]
-fn a_refused_option_is_an_error_with_the_words_of_the_server() {
+fn refused_option_is_an_error_with_the_servers_message() {
     let options = ServerOptions::new().arguments(["--no-such-option", "1"]);
     let message = format!("{:#}", RedisServer::with(&options).unwrap_err());
     assert!(message.contains("no-such-option"), "{message}");
 }
 
 #[test]
-fn a_missing_binary_is_an_error_that_names_it() {
+fn missing_binary_is_named_in_the_error() {
     let options = ServerOptions::new().binary("/no/such/server");
     let message = format!("{:#}", RedisServer::with(&options).unwrap_err());
     assert!(message.contains("/no/such/server"), "{message}");
@@ -224,7 +224,7 @@ fn a_panic_stops_the_servers() {
 /// Plays two parts: as a child it starts servers in the directory it is given and waits for its
 /// end.
 #[test]
-fn servers_die_with_a_process_that_is_killed() {
+fn servers_are_killed_with_their_process() {
     const CHILD_DIRECTORY: &str = "REDLOCK_TESTKIT_CHILD_DIRECTORY";
     if let Some(directory) = env::var_os(CHILD_DIRECTORY) {
         let options = ServerOptions::new().directory(directory);
@@ -239,7 +239,7 @@ fn servers_die_with_a_process_that_is_killed() {
     // The child does not get to remove its servers' directories.
     let directory = new_directory("child");
     let mut child = Command::new(env::current_exe().unwrap())
-        .args(["--exact", "servers_die_with_a_process_that_is_killed", "--nocapture"])
+        .args(["--exact", "servers_are_killed_with_their_process", "--nocapture"])
         .env(CHILD_DIRECTORY, &directory)
         .stdout(Stdio::piped())
         .spawn()
@@ -257,7 +257,7 @@ fn servers_die_with_a_process_that_is_killed() {
 }
 
 #[test]
-fn a_pause_ends_with_its_value_also_in_a_panic() {
+fn pause_ends_when_its_value_is_dropped_by_a_panic() {
     let servers = RedisServers::start(2).unwrap();
     let panicked = panic::catch_unwind(|| {
         let _paused = Paused::all(&*servers);
@@ -280,7 +280,7 @@ fn record(server: &RedisServer, prefix: &str) -> Vec<String> {
 }
 
 #[test]
-fn servers_are_admitted_for_their_prefix_and_a_restart_is_another_process() {
+fn servers_are_admitted_until_a_restart() {
     let options = ServerOptions::new().prefix("locks:").max_ttl(Duration::from_secs(2));
     let servers = RedisServers::with(2, &options).unwrap();
     for server in servers.iter() {
@@ -294,7 +294,7 @@ fn servers_are_admitted_for_their_prefix_and_a_restart_is_another_process() {
 }
 
 #[test]
-fn a_brand_new_server_has_no_record() {
+fn uninitialized_server_has_no_record() {
     let server = RedisServer::with(&ServerOptions::new().brand_new()).unwrap();
     assert_eq!(text::<usize>(&server, &["DBSIZE"]), 0);
     let server = RedisServer::start().unwrap();

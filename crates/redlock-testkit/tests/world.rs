@@ -75,7 +75,7 @@ fn acquire(token: &Token) -> Op {
 }
 
 #[test]
-fn a_request_is_answered_when_both_ways_are_over() {
+fn request_is_answered_after_both_delays() {
     let mut lab = Lab::new();
     lab.submit(0, acquire(&Token::random(None)));
     assert_eq!((lab.world.next_due(), lab.verdicts()), (Some(at(1)), vec![]));
@@ -87,7 +87,7 @@ fn a_request_is_answered_when_both_ways_are_over() {
 
 /// The server could not be told to close the former connection, and reports that on the next one.
 #[test]
-fn late_requests_follow_those_of_the_next_connection() {
+fn late_requests_follow_the_next_connections_requests() {
     let (first, second) = (Token::random(None), Token::random(None));
     let mut lab = Lab::new();
     let seen: Arc<dyn Sink> = lab.seen.clone();
@@ -114,7 +114,7 @@ fn late_requests_follow_those_of_the_next_connection() {
 }
 
 #[test]
-fn late_requests_die_with_the_process() {
+fn late_requests_end_with_their_process() {
     let mut lab = Lab::new();
     lab.submit(0, acquire(&Token::random(None)));
     let late = InFlight::Late(1, MS * 100);
@@ -125,7 +125,7 @@ fn late_requests_die_with_the_process() {
 }
 
 #[test]
-fn a_master_may_come_back_with_old_data() {
+fn master_can_restart_with_old_data() {
     let (old, new) = (Token::random(None), Token::random(None));
     let mut lab = Lab::new();
     lab.world.delay(lab.link, Duration::ZERO..=Duration::ZERO, Duration::ZERO..=Duration::ZERO);

@@ -53,7 +53,7 @@ fn callers_on_other_runtimes_are_served() {
 }
 
 #[test]
-fn a_guard_that_is_dropped_on_another_runtime_is_released() {
+fn guard_dropped_on_another_runtime_is_released() {
     let servers = masters();
     let (_idle, _redlock, guard) = idling(&servers, 30_000);
     soon(async {
@@ -63,7 +63,7 @@ fn a_guard_that_is_dropped_on_another_runtime_is_released() {
 }
 
 #[test]
-fn a_holder_that_only_waits_for_the_loss_keeps_the_lease() {
+fn holder_waiting_for_the_loss_keeps_its_lease() {
     let servers = masters();
     let (_idle, redlock, guard) = idling(&servers, 3_000);
     runtime().block_on(async {

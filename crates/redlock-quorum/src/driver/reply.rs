@@ -171,14 +171,14 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_that_is_dropped_ends_the_wait() {
+    fn dropped_reply_ends_the_wait() {
         let (reply, mut awaited) = reply::<u32>(None);
         drop(reply);
         assert_eq!(poll(&mut awaited), Poll::Ready(None));
     }
 
     #[test]
-    fn an_answer_that_nobody_waits_for_comes_back() {
+    fn unawaited_answer_is_returned_to_the_sender() {
         let (reply, awaited) = reply(None);
         assert!(!reply.is_closed());
         drop(awaited);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_not_taken_is_dropped_with_its_caller() {
+    fn untaken_answer_is_dropped_with_its_caller() {
         let (reply, awaited) = reply(None);
         let answer = Arc::new(());
         assert!(reply.send(answer.clone()).is_ok());
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn the_waker_that_was_given_last_is_woken() {
+    fn last_registered_waker_is_woken() {
         struct Woken(AtomicU64);
         impl std::task::Wake for Woken {
             fn wake(self: Arc<Self>) {
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_id_that_was_entered_is_that_of_the_request() {
+    fn entered_id_is_the_id_of_the_request() {
         let mut requests = Table::<RequestId, ()>::default();
         let id = requests.insert(());
         let (reply, awaited) = reply::<()>(None);

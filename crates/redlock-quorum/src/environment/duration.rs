@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_as_people_write_them() {
+    fn durations_are_read_with_common_units() {
         for (text, millis) in [
             ("500ms", 500),
             ("10s", 10_000),
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_duration_is_refused_with_the_expected_form() {
+    fn invalid_duration_is_refused_with_the_expected_form() {
         for text in ["", "s", "10x", "-1", "1h30", "1 s", "1..2s", "nan", "inf", "9e9", "forever"] {
             let refused = parse(text).unwrap_err();
             assert!(refused.contains("500ms, 10s"), "{text}: {refused}");

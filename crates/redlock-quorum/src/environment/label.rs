@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn user_is_known_by_the_file_of_users() {
+    fn user_name_is_read_from_the_passwd_file() {
         let users = "root:x:0:0:root:/root:/bin/sh\n\nbroken\nann:x:1000:1000::/home/ann:/bin/sh\n";
         assert_eq!(name_of(1000, users).as_deref(), Some("ann"));
         assert_eq!(name_of(0, users).as_deref(), Some("root"));

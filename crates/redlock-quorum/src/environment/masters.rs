@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn byte_that_is_not_utf8_is_refused_with_its_place() {
+    fn invalid_utf8_is_refused_with_its_line() {
         let place = |line| format!("line {line}");
         let list = b"redis://a\n\nredis://:ses\xe4me@b\n\xff";
         let refused = utf8(list, place).unwrap_err().to_string();
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_with_one_place_are_counted() {
+    fn urls_from_one_place_are_numbered() {
         let places = [Some("list"), Some("line 1"), None, Some("list")];
         let found = (0..5).map(|url| place_of(&places, url)).collect::<Vec<_>>();
         let found: Vec<_> = found.iter().map(Option::as_deref).collect();
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn masters_are_listed_by_commas_or_lines_and_known_by_their_place() {
+    fn masters_are_separated_by_commas_or_lines() {
         let text = "# ours\nredis://a\n\n  redis://b , redis://c,\n#redis://d\n";
         let masters = listed(text, |line| format!("line {line}"));
         let found: Vec<_> = masters.iter().map(|m| (m.url.as_str(), m.origin.as_str())).collect();

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_encoding_is_named_as_such_and_the_text_is_not_shown() {
+    fn other_encodings_are_named_without_showing_the_text() {
         let file = std::env::temp_dir().join(format!("redlock-utf16-{}", std::process::id()));
         std::fs::write(&file, "\u{feff}sesame\n").unwrap();
         let refused = read_secret("PASSWORD", &file).unwrap_err().to_string();
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_in_the_place_of_a_file_is_not_shown() {
+    fn url_used_as_a_file_name_is_not_shown() {
         for file in ["redis://me:sesame@h", "me:sesame@h", "redis://:sesame"] {
             let refused = read("REDLOCK_NODES_FILE", Path::new(file)).unwrap_err();
             let shown = format!("{refused} {refused:?}");

@@ -14,7 +14,6 @@
 
 use std::fmt;
 use std::future::{Future, IntoFuture};
-use std::ops::Deref;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -24,14 +23,13 @@ use futures_util::future::BoxFuture;
 use redlock_core::Resource;
 use tokio::sync::Notify;
 
-use crate::error::{AcquireError, ExtendError, ReleaseError};
+use super::reentrant_guard::{DEPTH_MAX, Entered, ReentrantGuard, Shown};
+use crate::error::{AcquireError, ExtendError};
 use crate::guard::{Guard, Hold};
-use crate::hold::HoldCell;
 use crate::lock_options::lock_options;
 use crate::redlock::Redlock;
 use crate::request::LockRequest;
 use crate::run_error::RunError;
-use crate::settings::InvalidRequest;
 
 /// A reentrant lock handle, created by [`Redlock::reentrant`]. Cheap to clone. **All clones are the
 /// same owner** and can re-enter the lock while it is held.
@@ -96,18 +94,6 @@ struct Current {
     shown: Arc<Shown>,
 }
 
-/// One lease, shared by the guards of its owner.
-struct Entered {
-    guard: Guard,
-    shown: Arc<Shown>,
-}
-
-/// The state of a lease that can be read without keeping it alive.
-struct Shown {
-    cell: Arc<HoldCell>,
-    depth: AtomicU16,
-}
-
 impl Redlock {
     /// Creates an owner of the lock on `resource`, which can acquire it again while holding it. See
     /// [`Reentrant`]. Sends nothing before [`Reentrant::lock`].
@@ -126,7 +112,7 @@ impl Redlock {
 
 impl Reentrant {
     /// The largest number of guards that an owner can have in its lock.
-    pub const DEPTH_MAX: u16 = u16::MAX;
+    pub const DEPTH_MAX: u16 = DEPTH_MAX;
 
     /// Returns the resource of the lock.
     pub fn resource(&self) -> &Resource {
@@ -177,6 +163,8 @@ impl fmt::Debug for Reentrant {
 /// The same as [`LockRequest`], and `Invalid` with [`InvalidRequest::Depth`] beyond
 /// [`Reentrant::DEPTH_MAX`]. If a longer TTL is not confirmed, the error of the extension is
 /// returned as an acquire error, and the lock stays as it was.
+///
+/// [`InvalidRequest::Depth`]: crate::InvalidRequest::Depth
 #[must_use = "requests do nothing unless awaited or run"]
 #[derive(Clone)]
 pub struct ReentrantRequest {
@@ -334,86 +322,5 @@ fn of_extension(error: ExtendError) -> AcquireError {
         ExtendError::TooLate { resource, votes } => AcquireError::TooLate { resource, votes },
         ExtendError::Invalid(invalid) => AcquireError::Invalid(invalid),
         ExtendError::Shutdown => AcquireError::Shutdown,
-    }
-}
-
-/// A lock that its owner holds: a [`Guard`] shared by all guards of this lease, with the same token
-/// and deadline. Dropping the last of them releases the lock.
-///
-/// It derefs to the [`Guard`] for reading the state, waiting for the loss, and extending. You
-/// cannot take the lease out of it, because other guards may depend on it.
-#[must_use = "if unused, the lock is left immediately"]
-pub struct ReentrantGuard {
-    entered: Arc<Entered>,
-}
-
-impl ReentrantGuard {
-    fn of(entered: Arc<Entered>) -> Result<Self, AcquireError> {
-        let deeper = |depth: u16| depth.checked_add(1);
-        let entry = entered.shown.depth.fetch_update(Ordering::Relaxed, Ordering::Relaxed, deeper);
-        match entry {
-            Ok(_) => Ok(Self { entered }),
-            Err(_) => Err(InvalidRequest::Depth { max: Reentrant::DEPTH_MAX }.into()),
-        }
-    }
-
-    /// Leaves the lock. The last guard of the lease releases it and waits until a quorum of masters
-    /// has confirmed that its key is gone, see [`Guard::release`]. Releasing any other guard sends
-    /// nothing.
-    ///
-    /// # Errors
-    /// The same as [`Guard::release`]. Only the last guard can fail.
-    ///
-    /// # Cancel safety
-    /// Dropping the future, polled or not, leaves the lock, and the release continues.
-    pub fn release(self) -> impl Future<Output = Result<(), ReleaseError>> + Send + use<> {
-        let last = self.leave();
-        async move {
-            match last {
-                Some(guard) => guard.release().await,
-                None => Ok(()),
-            }
-        }
-    }
-
-    /// Returns the guard of the lease if this was the last one.
-    fn leave(self) -> Option<Guard> {
-        let entered = self.entered.clone();
-        drop(self);
-        // If guards are dropped at the same time, the last one gets it.
-        Arc::into_inner(entered).map(|entered| entered.guard)
-    }
-
-    async fn end_run<T>(self, output: T) -> Result<T, RunError<T>> {
-        if let Err(lost) = self.check() {
-            return Err(RunError::Lost { lost, output: Some(output) });
-        }
-        match self.leave() {
-            Some(guard) => guard.end_run(output).await,
-            None => Ok(output),
-        }
-    }
-}
-
-impl Drop for ReentrantGuard {
-    fn drop(&mut self) {
-        self.entered.shown.depth.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl Deref for ReentrantGuard {
-    type Target = Guard;
-
-    fn deref(&self) -> &Guard {
-        &self.entered.guard
-    }
-}
-
-impl fmt::Debug for ReentrantGuard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReentrantGuard")
-            .field("guard", &self.entered.guard)
-            .field("depth", &self.entered.shown.depth)
-            .finish()
     }
 }

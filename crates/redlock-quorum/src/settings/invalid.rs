@@ -276,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_timeout_over_a_quarter_of_the_ttl_is_refused_with_the_limit() {
+    fn node_timeout_over_a_quarter_of_the_ttl_is_refused() {
         let ttl = Duration::from_millis(199);
         let invalid = InvalidTiming::NodeTimeout { node_timeout: Duration::from_millis(50), ttl };
         let refused = InvalidRequest::from(invalid);

@@ -118,7 +118,7 @@ fn chaos(seed: u64) {
 }
 
 #[test]
-fn runtimes_that_come_and_go_leave_nothing_hanging_and_no_key() {
+fn changing_runtimes_leave_no_pending_call_or_key() {
     for seed in 0..4 {
         bounded(move || chaos(seed));
     }

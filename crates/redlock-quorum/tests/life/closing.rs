@@ -24,7 +24,7 @@ fn unacknowledged(masters: &Masters, runtime: &Runtime) -> Redlock {
 }
 
 #[test]
-fn closing_goes_on_when_the_drivers_runtime_goes_away() {
+fn shutdown_continues_after_the_drivers_runtime_ends() {
     for flavor in FLAVORS {
         for is_healed in [true, false] {
             bounded(move || {
@@ -51,7 +51,7 @@ fn closing_goes_on_when_the_drivers_runtime_goes_away() {
 
 /// The caller has no runtime on which the driver could continue, so the remaining keys are named.
 #[test]
-fn closing_without_a_runtime_ends_when_the_drivers_runtime_goes_away() {
+fn shutdown_without_a_runtime_ends_with_the_drivers_runtime() {
     for flavor in FLAVORS {
         bounded(move || {
             let (masters, runtime) = (Masters::new(), flavor());
@@ -67,7 +67,7 @@ fn closing_without_a_runtime_ends_when_the_drivers_runtime_goes_away() {
 }
 
 #[test]
-fn a_second_closing_gets_what_the_first_left_behind() {
+fn second_shutdown_reports_the_keys_left_by_the_first() {
     bounded(|| {
         let (masters, runtime) = (Masters::new(), current_thread());
         let redlock = unacknowledged(&masters, &runtime);
@@ -86,7 +86,7 @@ fn a_second_closing_gets_what_the_first_left_behind() {
 }
 
 #[test]
-fn a_closing_that_was_cancelled_does_not_end_those_that_wait_longer() {
+fn cancelled_shutdown_does_not_end_longer_ones() {
     bounded(|| {
         let (masters, runtime) = (Masters::new(), current_thread());
         let redlock = unacknowledged(&masters, &runtime);
@@ -103,7 +103,7 @@ fn a_closing_that_was_cancelled_does_not_end_those_that_wait_longer() {
 }
 
 #[test]
-fn all_that_close_a_handle_get_one_outcome() {
+fn concurrent_shutdowns_get_the_same_outcome() {
     bounded(|| {
         let (masters, runtime) = (Masters::new(), current_thread());
         let redlock = unacknowledged(&masters, &runtime);
@@ -118,7 +118,7 @@ fn all_that_close_a_handle_get_one_outcome() {
 }
 
 #[test]
-fn closing_outside_of_a_runtime_names_what_is_left() {
+fn shutdown_outside_a_runtime_reports_remaining_keys() {
     for flavor in FLAVORS {
         bounded(move || {
             let (masters, runtime) = (Masters::new(), flavor());
@@ -138,7 +138,7 @@ fn closing_outside_of_a_runtime_names_what_is_left() {
 }
 
 #[test]
-fn closing_names_the_keys_of_a_lost_guard_that_is_not_dropped_yet() {
+fn shutdown_reports_keys_of_a_lost_undropped_guard() {
     bounded(|| {
         let masters = Masters::new();
         elsewhere(async {
@@ -153,7 +153,7 @@ fn closing_names_the_keys_of_a_lost_guard_that_is_not_dropped_yet() {
 }
 
 #[test]
-fn a_release_and_the_closing_behind_it_both_succeed() {
+fn release_and_following_shutdown_both_succeed() {
     for flavor in FLAVORS {
         for _ in 0..20 {
             bounded(move || {
@@ -173,7 +173,7 @@ fn a_release_and_the_closing_behind_it_both_succeed() {
 
 /// The answers come when the handle is being closed already.
 #[test]
-fn a_release_whose_answers_come_while_the_handle_is_closed_succeeds() {
+fn release_answered_during_shutdown_succeeds() {
     for flavor in FLAVORS {
         bounded(move || {
             let masters = Masters::new();

@@ -124,7 +124,7 @@ fn a_lock_on_a_thread_of_an_ended_runtime_is_refused() {
 
 /// A guard dropped just before the end of a runtime is released on the way out.
 #[test]
-fn a_guard_that_is_dropped_as_the_last_thing_on_a_runtime_is_released() {
+fn guard_dropped_just_before_its_runtime_ends_is_released() {
     for flavor in FLAVORS {
         for _ in 0..ROUNDS {
             bounded(move || {
@@ -140,7 +140,7 @@ fn a_guard_that_is_dropped_as_the_last_thing_on_a_runtime_is_released() {
 
 /// A lease that is being taken over when the runtime ends stays with its holder.
 #[test]
-fn a_resumption_whose_runtime_ends_takes_nothing_from_the_holder() {
+fn resume_interrupted_by_its_runtime_keeps_the_holders_lock() {
     for (flavor, is_answered) in FLAVORS.into_iter().flat_map(|one| [(one, false), (one, true)]) {
         bounded(move || {
             let (masters, owners) = (Masters::new(), FLAVORS[1]());
@@ -173,7 +173,7 @@ fn a_resumption_whose_runtime_ends_takes_nothing_from_the_holder() {
 /// Each runtime ends with its lock, and all other callers then retry on a different one. They retry
 /// after the driver has left the former runtime, and do not keep it there.
 #[test]
-fn callers_whose_driver_leaves_its_runtime_ask_again_once() {
+fn callers_retry_once_when_the_drivers_runtime_ends() {
     const CALLERS: u64 = 64;
     bounded(|| {
         let (masters, runtime) = (Masters::new(), multi_thread());

@@ -55,7 +55,7 @@ fn callers_on_other_runtimes_are_served() {
 
 /// Many wait at the same time: one of them takes the driver over, and the others find it there.
 #[test]
-fn many_callers_take_an_idle_driver_over_once() {
+fn many_callers_take_over_an_idle_driver_once() {
     for flavor in [current_thread, multi_thread] {
         bounded(move || {
             let masters = Masters::new();
@@ -78,7 +78,7 @@ fn many_callers_take_an_idle_driver_over_once() {
 }
 
 #[test]
-fn a_guard_that_is_dropped_on_another_runtime_is_released() {
+fn guard_dropped_on_another_runtime_is_released() {
     for flavor in [current_thread, multi_thread] {
         bounded(move || {
             let masters = Masters::new();
@@ -99,7 +99,7 @@ fn a_guard_that_is_dropped_on_another_runtime_is_released() {
 
 /// Calls that began while the driver's runtime was polled, and still wait when it no longer is.
 #[test]
-fn calls_that_wait_when_the_runtime_idles_or_ends_are_served() {
+fn waiting_calls_are_served_when_the_runtime_idles_or_ends() {
     for ends in [false, true] {
         bounded(move || {
             let (masters, runtime) = (Masters::new(), current_thread());
@@ -148,7 +148,7 @@ fn is_kept_elsewhere(ends: bool, work: bool) {
 }
 
 #[test]
-fn a_holder_that_only_waits_for_the_loss_keeps_the_lease() {
+fn holder_waiting_for_the_loss_keeps_its_lease() {
     let cases = [(false, false), (false, true), (true, false), (true, true)];
     let threads = cases
         .map(|(ends, work)| thread::spawn(move || bounded(move || is_kept_elsewhere(ends, work))));
@@ -158,7 +158,7 @@ fn a_holder_that_only_waits_for_the_loss_keeps_the_lease() {
 /// Two runtimes that are both polled, and masters that do not answer. Neither caller takes the
 /// driver from the other, because otherwise no attempt would ever finish.
 #[test]
-fn a_driver_that_waits_for_slow_masters_is_left_where_it_is() {
+fn driver_waiting_for_slow_masters_is_not_taken_over() {
     bounded(|| {
         let masters = Masters::new();
         let redlock = masters.builder().node_timeout(ms(700)).build().unwrap();
@@ -182,7 +182,7 @@ fn a_driver_that_waits_for_slow_masters_is_left_where_it_is() {
 }
 
 #[test]
-fn a_caller_without_a_runtime_is_served_where_the_driver_is_polled() {
+fn caller_without_a_runtime_is_served_by_a_polled_driver() {
     bounded(|| {
         let masters = Masters::new();
         let (runtime, redlock, guard) = idling(&masters);
@@ -203,7 +203,7 @@ fn a_caller_without_a_runtime_is_served_where_the_driver_is_polled() {
 }
 
 #[test]
-fn a_caller_without_a_runtime_is_refused_where_the_driver_is_not_polled() {
+fn caller_without_a_runtime_is_refused_by_an_unpolled_driver() {
     bounded(|| {
         let masters = Masters::new();
         let (idle, redlock, guard) = idling(&masters);
@@ -221,7 +221,7 @@ fn a_caller_without_a_runtime_is_refused_where_the_driver_is_not_polled() {
 }
 
 #[test]
-fn closing_without_a_runtime_names_the_keys_where_the_driver_is_not_polled() {
+fn shutdown_without_a_runtime_reports_keys_of_an_idle_driver() {
     bounded(|| {
         let masters = Masters::new();
         let (_idle, redlock, guard) = idling(&masters);

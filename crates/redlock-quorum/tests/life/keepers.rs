@@ -9,7 +9,7 @@ use crate::lab::{FLAVORS, Masters, bounded, full, ms, secs};
 /// The pace of extensions corresponds to one keeper, however often the runtime changed while an
 /// extension was under way.
 #[test]
-fn runtime_changes_do_not_multiply_the_keepers() {
+fn runtime_changes_do_not_multiply_keepers() {
     for flavor in FLAVORS {
         bounded(move || {
             let masters = Masters::new();

@@ -244,7 +244,7 @@ fn take(master: &Arc<SimNode>) {
 }
 
 #[test]
-fn a_runtime_that_ends_calls_those_that_wait_under_no_lock() {
+fn ending_runtime_wakes_waiters_under_no_lock() {
     for flavor in FLAVORS {
         bounded(move || {
             let masters = Masters::new();

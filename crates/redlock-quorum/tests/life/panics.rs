@@ -21,7 +21,7 @@ fn panics<T>(code: impl FnOnce() -> T) {
 // The user's.
 
 #[test]
-fn a_panic_of_the_user_in_a_runtime_leaves_the_handle_in_use() {
+fn user_panic_in_a_runtime_leaves_the_handle_usable() {
     for flavor in FLAVORS {
         bounded(move || {
             let (masters, runtime) = (Masters::new(), flavor());
@@ -60,7 +60,7 @@ fn unwound(masters: &Masters, redlock: &Redlock, flavor: fn() -> Runtime) -> usi
 }
 
 #[test]
-fn a_panic_of_the_user_that_ends_the_runtime_leaves_the_handle_in_use() {
+fn user_panic_ending_the_runtime_leaves_the_handle_usable() {
     for flavor in FLAVORS {
         bounded(move || {
             let masters = Masters::new();
@@ -76,7 +76,7 @@ fn a_panic_of_the_user_that_ends_the_runtime_leaves_the_handle_in_use() {
 }
 
 #[test]
-fn a_guard_that_a_panic_of_the_user_drops_is_released_on_the_way_out() {
+fn guard_dropped_by_a_user_panic_is_released() {
     for flavor in FLAVORS {
         bounded(move || {
             let masters = Masters::new();
@@ -96,7 +96,7 @@ impl Drop for Cleaner<'_> {
 }
 
 #[test]
-fn a_driver_that_works_while_a_panic_unwinds_has_not_panicked() {
+fn driver_polled_during_unwinding_has_not_panicked() {
     bounded(|| {
         let (masters, runtime) = (Masters::new(), current_thread());
         let redlock = masters.handle();
@@ -125,7 +125,7 @@ fn assert_panicked(lost: Result<(), Lost>) {
 }
 
 #[test]
-fn a_panic_of_the_driver_is_what_callers_and_holders_get_and_closing_names_the_keys() {
+fn driver_panic_is_reported_to_all_callers_and_shutdown() {
     for flavor in FLAVORS {
         bounded(move || {
             let (masters, runtime) = (Masters::new(), flavor());

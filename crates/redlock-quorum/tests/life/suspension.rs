@@ -15,7 +15,7 @@ fn is_lapse(ended: &Ended) -> bool {
 }
 
 #[test]
-fn the_end_is_reported_where_nothing_polls_the_driver() {
+fn end_is_reported_if_no_runtime_polls_the_driver() {
     bounded(|| {
         let (masters, idle) = (Masters::new(), current_thread());
         let guard = idle.block_on(full(&masters.handle(), "held"));
@@ -29,7 +29,7 @@ fn the_end_is_reported_where_nothing_polls_the_driver() {
 }
 
 #[test]
-fn the_end_is_reported_to_a_thread_that_waits_for_it() {
+fn end_is_reported_to_a_waiting_thread() {
     bounded(|| {
         let masters = Masters::new();
         let redlock = masters.builder().build_blocking().unwrap();

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn fires_that_grow_are_right_and_each_name_is_judged_by_itself() {
+    fn growing_fires_are_valid_per_name() {
         let other = Record { resource: "other".into(), ..completed(2, 1, 3) };
         let history = [completed(1, 1, 3), other, completed(3, 2, 4), completed(4, 1, 9)];
         assert_eq!(check_fires(&history), Ok(4));
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fire_again_and_one_behind_a_later_one_are_found() {
+    fn repeated_or_decreasing_fires_are_found() {
         let again = check_fires(&[completed(1, 1, 3), completed(2, 2, 3)]).unwrap_err();
         assert_eq!(
             again.to_string(),

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_that_grow_are_right() {
+    fn growing_tokens_are_valid() {
         let history = [asks(0, 1), gets(1, 1, 32), asks(2, 2), gets(101, 2, 64), gets(201, 3, 96)];
         assert_eq!(check_tokens(&history), Ok(3));
     }
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_behind_a_lock_gets_a_larger_token() {
+    fn request_after_a_lock_gets_a_larger_token() {
         let behind = [asks(0, 1), gets(1, 1, 64), asks(1, 2), gets(2, 2, 32)];
         assert_eq!(rule(&behind), Some(TokenRule::RealTime));
         let beside = [asks(0, 1), asks(1, 2), gets(1, 1, 64), gets(2, 2, 32)];
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_behind_another_has_a_larger_token() {
+    fn lease_after_another_has_a_larger_token() {
         let ended = |millis| record(millis, 1, Event::Released);
         let begins = [asks(0, 1), asks(0, 2), gets(1, 1, 64)];
         let behind = [&begins[..], &[ended(50), gets(50, 2, 32)]].concat();
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_history_is_judged_in_little_memory() {
+    fn long_history_is_checked_in_little_memory() {
         let mut order = TokenOrder::default();
         for lock in 0..1_000 {
             order.record(&asks(lock * 10, 1)).unwrap();
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disorder_is_described_in_words() {
+    fn token_order_violation_is_described() {
         let both = [asks(0, 1), asks(0, 2), gets(0, 1, 32), gets(100, 2, 32)];
         let disorder = check_tokens(&both).unwrap_err();
         assert_eq!(

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn pushes_are_taken_out_however_the_stream_is_cut() {
+    fn pushes_are_removed_at_any_split_of_the_stream() {
         for first in 0..=STREAM.len() {
             for second in first..=STREAM.len() {
                 let cut = [&STREAM[..first], &STREAM[first..second], &STREAM[second..]];
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_goes_on_when_pushes_do_again() {
+    fn held_bytes_continue_when_pushes_do() {
         let mut pushes = Pushes::default();
         assert_eq!(pushes.filter(b"+OK\r\n>2\r\n", true), b"+OK\r\n");
         assert_eq!(pushes.filter(b"$10\r\n", false), b">2\r\n$10\r\n");

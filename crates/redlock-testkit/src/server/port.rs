@@ -40,7 +40,7 @@ mod tests {
     use super::Port;
 
     #[test]
-    fn a_port_is_marked_by_one_at_a_time() {
+    fn port_is_marked_by_one_owner_at_a_time() {
         let port = Port::random().unwrap();
         let number = port.number();
         assert!(Port::fixed(number).mark.is_none());

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_interrupted_is_told_from_what_took_too_long() {
+    fn interruption_differs_from_a_timeout() {
         let is_one = |kind: io::ErrorKind| is_interrupted(&io::Error::from(kind).into());
         assert!(is_one(io::ErrorKind::Interrupted) && !is_one(io::ErrorKind::TimedOut));
     }

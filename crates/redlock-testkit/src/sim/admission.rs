@@ -3,7 +3,7 @@
 use redlock_core::admission::{AdmissionOp, AdmissionReply};
 use redlock_core::{Answer, Cause, Facts, Instant, Role};
 
-use super::data::Ballots;
+use super::ballot_set::Ballots;
 use super::master::READONLY;
 use super::world::World;
 

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_whose_message_is_gone_is_dropped() {
+    fn entry_without_its_message_is_dropped() {
         let mut agenda = Agenda::default();
         agenda.add(at(3), 0);
         agenda.add(at(1), 1);

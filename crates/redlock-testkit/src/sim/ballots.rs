@@ -3,7 +3,7 @@
 use redlock_core::admission::{MEMBERS, SCORE_END, Score};
 use redlock_core::{Answer, Balloted, Bid, Cause, Member, NotAdmitted, Op, Verb, Verdict, WhyNot};
 
-use super::data::Ballots;
+use super::ballot_set::Ballots;
 use super::link::{Link, Set};
 use super::master::Master;
 

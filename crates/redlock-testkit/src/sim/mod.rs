@@ -1,16 +1,17 @@
 //! Simulated masters: the part of Redis that a lock uses, with faults that a test can switch.
 //!
 //! In reading order: `master` (keys, expiry, the effect of each request), `clock` (the master's
-//! clock, which may be wrong), `data` (its admission data, and the effect of each script on it),
-//! `admission` (its answers about that), `ballots` (its handling of ballots), `marks` (completed
-//! jobs), `queues` (waiting contenders), `log`, `link` (one connection and the requests on their
-//! way), `agenda` (which connection is next), `world` (a master with all its connections, which is
-//! told the time), `outbox` and `faults`. None of these knows a runtime. Above them are `timed` (a
-//! world in tokio's time), `node` (the interface and the switches) and `nemesis` (a plan that uses
-//! the switches).
+//! clock, which may be wrong), `ballot_set` (one set of ballots), `data` (its admission data, and
+//! the effect of each script on it), `admission` (its answers about that), `ballots` (its handling
+//! of ballots), `marks` (completed jobs), `queues` (waiting contenders), `log`, `link` (one
+//! connection and the requests on their way), `agenda` (which connection is next), `world` (a
+//! master with all its connections, which is told the time), `outbox` and `faults`. None of these
+//! knows a runtime. Above them are `timed` (a world in tokio's time), `node` (the interface and the
+//! switches) and `nemesis` (a plan that uses the switches).
 
 mod admission;
 mod agenda;
+mod ballot_set;
 mod ballots;
 mod clock;
 mod data;
@@ -38,7 +39,8 @@ use rand::{RngExt, SeedableRng};
 use redlock_core::admission::Names;
 use redlock_core::{Clock, Node};
 
-pub use data::{Ballots, Data};
+pub use ballot_set::Ballots;
+pub use data::Data;
 pub use faults::{InFlight, Restart};
 pub use log::Executed;
 pub use master::Snapshot;

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_masters_than_allowed_are_in_trouble_and_all_get_out_of_it() {
+    fn faults_stay_within_the_limit_and_all_end() {
         for seed in 0..50 {
             let mut troubled = Vec::new();
             let mut worst = 0;
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn clocks_stay_within_their_bound_and_data_is_lost_on_request_only() {
+    fn clocks_stay_within_bounds_and_data_is_kept_by_default() {
         let plan = Nemesis::new(3).plan(5, 1, MINUTE * 10);
         let mut offsets = [0; 5];
         for step in plan {

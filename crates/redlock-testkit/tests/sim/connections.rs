@@ -9,7 +9,7 @@ use redlock_core::{
 use crate::{KEY, Seen, acquire, down, lost, ms, one};
 
 #[tokio::test(start_paused = true)]
-async fn a_driven_node_reports_each_connection_until_the_future_is_dropped() {
+async fn driven_node_reports_connections_until_its_future_is_dropped() {
     let (node, seen) = (one(0), Arc::<Seen>::default());
     *seen.watched.lock().unwrap() = Some(node.clone());
     let driving = seen.drive(&node);
@@ -31,7 +31,7 @@ async fn a_driven_node_reports_each_connection_until_the_future_is_dropped() {
 }
 
 #[test]
-fn the_connection_is_reported_in_drive_and_by_a_runtime_that_polls_later() {
+fn connection_is_reported_by_drive_and_by_later_polls() {
     let (node, seen) = (one(0), Arc::<Seen>::default());
     let driving = seen.drive(&node);
     seen.up();
@@ -43,7 +43,7 @@ fn the_connection_is_reported_in_drive_and_by_a_runtime_that_polls_later() {
 }
 
 #[test]
-fn votes_come_before_the_end_of_their_connection_is_reported() {
+fn votes_precede_the_report_that_their_connection_ended() {
     #[derive(Default)]
     struct Order(Mutex<Vec<&'static str>>);
     impl Sink for Order {
@@ -64,7 +64,7 @@ fn votes_come_before_the_end_of_their_connection_is_reported() {
 }
 
 #[test]
-fn a_server_that_became_a_replica_says_so_and_takes_no_write() {
+fn demoted_server_reports_it_and_refuses_writes() {
     let (node, seen) = (one(0), Arc::<Seen>::default());
     let _driving = seen.drive(&node);
     let before = seen.up();

@@ -107,7 +107,7 @@ fn lost() -> Answer {
 }
 
 #[test]
-fn without_delays_it_answers_at_once_and_needs_no_runtime() {
+fn without_delays_masters_answer_immediately_without_a_runtime() {
     let (node, seen) = (one(0), Arc::<Seen>::default());
     seen.submit(&node, 0, acquire(60_000));
     assert_eq!(seen.answers(), [Answer::granted()]);
@@ -118,7 +118,7 @@ fn without_delays_it_answers_at_once_and_needs_no_runtime() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn delays_take_their_time_and_nothing_overtakes() {
+async fn delayed_requests_keep_their_order() {
     let (node, seen) = (one(1), Arc::<Seen>::default());
     node.delay(ms(10)..=ms(90), ms(10)..=ms(90));
     for ticket in 0..50 {
@@ -146,7 +146,7 @@ async fn one_seed_is_one_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_held_master_carries_out_later_what_it_was_sent() {
+async fn held_master_executes_its_requests_later() {
     let (node, seen) = (one(0), Arc::<Seen>::default());
     let _driving = seen.drive(&node);
     seen.up();
@@ -161,7 +161,7 @@ async fn a_held_master_carries_out_later_what_it_was_sent() {
 }
 
 #[test]
-fn lost_requests_do_nothing_and_lost_replies_hide_what_was_done() {
+fn lost_requests_are_not_executed_and_lost_replies_are() {
     for lost_requests in [true, false] {
         let (node, seen) = (one(0), Arc::<Seen>::default());
         let lose = |yes| match lost_requests {
@@ -181,7 +181,7 @@ fn lost_requests_do_nothing_and_lost_replies_hide_what_was_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_broken_connection_answers_unknown_and_nothing_of_it_follows_the_next_one() {
+async fn broken_connection_leaves_no_request_after_the_next() {
     let (mut arrived, mut before_due) = ([0; 2], 0);
     for seed in 0..100 {
         let (node, seen) = (one(seed), Arc::<Seen>::default());
@@ -208,7 +208,7 @@ async fn a_broken_connection_answers_unknown_and_nothing_of_it_follows_the_next_
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_on_its_way_arrives_in_order_if_at_all() {
+async fn in_flight_requests_arrive_in_order_or_not_at_all() {
     for seed in 0..50 {
         let (node, seen) = (one(seed), Arc::<Seen>::default());
         node.delay(ms(0)..=ms(80), ms(0)..=ms(0));
@@ -233,7 +233,7 @@ async fn what_was_on_its_way_arrives_in_order_if_at_all() {
 }
 
 #[test]
-fn a_master_that_is_down_refuses_at_once_and_comes_back_with_its_keys() {
+fn stopped_master_refuses_and_returns_with_its_keys() {
     let (node, seen) = (one(0), Arc::<Seen>::default());
     let _driving = seen.drive(&node);
     let before = seen.up();
@@ -248,7 +248,7 @@ fn a_master_that_is_down_refuses_at_once_and_comes_back_with_its_keys() {
 }
 
 #[test]
-fn a_restart_shows_as_another_process_with_or_without_the_keys() {
+fn restart_is_reported_as_another_process() {
     for keep in [true, false] {
         let (node, seen) = (one(0), Arc::<Seen>::default());
         let _driving = seen.drive(&node);
@@ -268,7 +268,7 @@ fn a_restart_shows_as_another_process_with_or_without_the_keys() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_expire_by_the_master_s_own_clock() {
+async fn keys_expire_by_the_clock_of_their_master() {
     let (node, seen) = (one(0), Arc::<Seen>::default());
     seen.submit(&node, 0, acquire(1_000));
     sleep(ms(1_000)).await;
@@ -289,7 +289,7 @@ async fn keys_expire_by_the_master_s_own_clock() {
 }
 
 #[test]
-fn error_replies_are_unknown_with_their_text_and_do_nothing() {
+fn error_replies_are_unknown_and_have_no_effect() {
     let (node, seen) = (one(0), Arc::<Seen>::default());
     node.error_replies(Some("OOM command not allowed"));
     seen.submit(&node, 0, acquire(1_000));
@@ -302,7 +302,7 @@ fn error_replies_are_unknown_with_their_text_and_do_nothing() {
 }
 
 #[test]
-fn two_clients_share_the_master_and_not_the_network() {
+fn two_clients_share_masters_over_separate_networks() {
     let first = SimNodes::new(1, 0);
     let second = first.another_client();
     let seen = Arc::<Seen>::default();
@@ -316,7 +316,7 @@ fn two_clients_share_the_master_and_not_the_network() {
 }
 
 #[test]
-fn the_log_records_what_was_carried_out() {
+fn log_records_executed_requests() {
     let (node, seen) = (one(0), Arc::<Seen>::default());
     node.put(KEY, "stranger", 1_000);
     seen.submit(&node, 0, acquire(500));

@@ -23,7 +23,7 @@ async fn a_push_follows_the_reply_and_takes_as_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_expiry_is_pushed_when_a_request_comes_upon_it() {
+async fn expiry_is_pushed_when_a_request_finds_it() {
     let (node, seen) = (one(0), Arc::<Seen>::default());
     let _driving = seen.drive(&node);
     node.put(KEY, "stranger", 1_000);
@@ -36,7 +36,7 @@ async fn an_expiry_is_pushed_when_a_request_comes_upon_it() {
 }
 
 #[test]
-fn a_server_that_does_not_track_pushes_nothing() {
+fn server_without_tracking_pushes_nothing() {
     let (node, seen) = (one(0), Arc::<Seen>::default());
     let _driving = seen.drive(&node);
     node.set_tracking(false);

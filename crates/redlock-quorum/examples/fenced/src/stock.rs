@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_reads_and_writes_as_often_as_it_likes() {
+    fn holder_can_read_and_write_repeatedly() {
         let stock = stock();
         for count in [90, 80, 70] {
             stock.write("nails", count, token(64)).unwrap();
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_larger_token_has_written_a_smaller_one_neither_writes_nor_reads() {
+    fn smaller_token_is_rejected_after_a_larger_one_has_written() {
         let stock = stock();
         stock.write("nails", 90, token(64)).unwrap();
         assert!(is_refused(&stock.write("nails", 70, token(63))));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn no_previous_holder_changes_a_row_that_a_holder_has_read() {
+    fn previous_holder_cannot_change_a_row_read_by_a_newer_one() {
         let stock = stock();
         assert_eq!(stock.read("nails", token(32)).unwrap(), 100);
         assert_eq!(stock.read("nails", token(64)).unwrap(), 100);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_that_is_not_there_is_no_refusal() {
+    fn missing_item_is_not_a_refusal() {
         let stock = stock();
         assert!(matches!(stock.read("screws", token(1)), Err(StockError::Sqlite(_))));
         assert!(matches!(stock.write("screws", 1, token(1)), Err(StockError::Sqlite(_))));

@@ -34,7 +34,7 @@ fn play(store: &str) -> (String, i64) {
 }
 
 #[test]
-fn a_late_write_is_refused_and_its_work_done_again() {
+fn late_write_is_refused_and_its_work_repeated() {
     let (said, count) = play("fenced");
     assert!(said.contains("a larger one was seen"), "{said}");
     assert_eq!(count, 100 - 5 - 30, "both have taken what they were to take: {said}");

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_payment_that_has_begun_is_finished_before_the_service_stops() {
+    async fn service_finishes_a_started_payment_before_it_stops() {
         let masters = RedisServers::start(3).unwrap();
         let redlock = Redlock::connect(masters.urls()).unwrap();
         // The payment waits for this lock, so it is under way when the service stops.
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_order_that_another_holds_is_a_conflict_and_no_quorum_is_not() {
+    async fn held_order_is_a_conflict_and_a_missing_quorum_is_not() {
         let masters = RedisServers::start(3).unwrap();
         let redlock = Redlock::connect(masters.urls()).unwrap();
         let guard = redlock.lock("orders:7").await.unwrap();

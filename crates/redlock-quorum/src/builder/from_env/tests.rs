@@ -77,7 +77,7 @@ fn every_variable_reaches_the_handle() {
 }
 
 #[test]
-fn a_variable_that_is_empty_or_missing_leaves_the_default() {
+fn empty_or_missing_variable_leaves_the_default() {
     let names = ["PREFIX", "MAX_TTL", "NODE_TIMEOUT", "QUARANTINE", "PLAIN", "QUEUE", "LABEL"];
     let names = names.iter().chain(&["TLS_CA", "TLS_CERT", "TLS_KEY", "NODES_FILE"]);
     let names: Vec<_> = names.map(|name| format!("REDLOCK_{name}")).collect();
@@ -97,7 +97,7 @@ fn a_variable_that_is_empty_or_missing_leaves_the_default() {
 }
 
 #[test]
-fn masters_are_listed_in_a_variable_or_else_in_a_file() {
+fn masters_are_listed_in_a_variable_or_a_file() {
     let file = File::new("nodes", "# ours\nredis://d\n\nredis://e\n");
     let of_file = ("REDLOCK_NODES_FILE", file.path());
     let names = |variables: &[_]| builder(variables).unwrap().handle().unwrap().names.len();
@@ -124,7 +124,7 @@ fn without_masters_the_error_names_the_variables() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_named_with_its_variable() {
+fn unreadable_file_is_named_with_its_variable() {
     for name in ["REDLOCK_TLS_CA", "REDLOCK_NODES_FILE"] {
         let masters = if name == "REDLOCK_NODES_FILE" { ("REDLOCK_NODES", "") } else { MASTERS };
         let error = builder(&[masters, (name, "/nowhere/file")]).unwrap_err().to_string();
@@ -136,7 +136,7 @@ fn a_file_that_cannot_be_read_is_named_with_its_variable() {
 }
 
 #[test]
-fn a_value_that_cannot_be_used_is_named_with_its_variable() {
+fn invalid_value_is_named_with_its_variable() {
     for (name, value, why) in [
         ("REDLOCK_NODES", "redis://a,10.0.0.1", "no scheme"),
         ("REDLOCK_NODES", "redis://a,redis://a:6379", "is listed twice"),
@@ -189,7 +189,7 @@ fn settings_of_the_program_win_and_are_not_blamed_on_variables() {
 }
 
 #[test]
-fn file_gives_what_the_environment_leaves_open() {
+fn file_provides_values_missing_from_the_environment() {
     let text = "REDLOCK_NODES=redis://d,redis://e\nREDLOCK_PREFIX=file:\nREDLOCK_LABEL=f\n";
     let file = File::new("config", text);
     let config = ("REDLOCK_CONFIG", file.path());
@@ -217,7 +217,7 @@ fn masters_of_the_environment_hide_both_variables_of_the_file() {
 }
 
 #[test]
-fn value_of_the_file_that_cannot_be_used_is_named_with_its_line() {
+fn invalid_value_in_the_file_is_named_with_its_line() {
     for (line, why) in [
         ("REDLOCK_NODES=10.0.0.1", "no scheme"),
         ("REDLOCK_NODES=,", "it names no masters"),

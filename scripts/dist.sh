@@ -28,8 +28,7 @@ need_cargo_deb() {
         say "cargo-deb is missing, and a CI run installs no tools"
         return 1
     fi
-    say "cargo-deb is missing: installing it with \`cargo install --locked cargo-deb@$CARGO_DEB\`"
-    cargo install --locked --quiet "cargo-deb@$CARGO_DEB" >&2
+    scripts/need-tool.sh deb "$CARGO_DEB"
 }
 
 package() {

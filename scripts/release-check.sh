@@ -76,14 +76,8 @@ build_from_archives() {
     say "built redlock-cli and the documentation of redlock-testkit from the archives"
 }
 
-need_tool() {
-    ! cargo "$1" --version >/dev/null 2>&1 || return 0
-    say "cargo-$1 is missing: installing it with \`cargo install --locked cargo-$1@$2\`"
-    cargo install --locked --quiet "cargo-$1@$2"
-}
-
 check_dependencies() {
-    if ! need_tool deny "$CARGO_DENY"; then
+    if ! scripts/need-tool.sh deny "$CARGO_DENY"; then
         skip "licences, bans, sources and advisories" "cargo-deny cannot be installed"
         return
     fi
@@ -100,7 +94,7 @@ check_versions() {
     tag=$(git describe --tags --abbrev=0 --match 'v*' 2>/dev/null) || true
     if [ -z "$tag" ]; then
         skip "semver checks" "there is no tag to compare with"
-    elif ! need_tool semver-checks "$CARGO_SEMVER_CHECKS"; then
+    elif ! scripts/need-tool.sh semver-checks "$CARGO_SEMVER_CHECKS"; then
         skip "semver checks" "cargo-semver-checks cannot be installed"
     else
         cargo semver-checks --baseline-rev "$tag" -p redlock-quorum

@@ -252,7 +252,8 @@ pub(crate) fn is_of_another_type(error: &redis::ServerError) -> bool {
     meaning(error) == ServerError::WrongType
 }
 
-fn strange() -> Cause {
+/// Returns the cause of a reply that no Redis server sends.
+pub(crate) fn strange() -> Cause {
     Cause::Unusable("its reply is not one of a Redis server".into())
 }
 

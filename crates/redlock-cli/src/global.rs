@@ -71,13 +71,13 @@ pub(crate) struct Global {
     pub(crate) label: Option<OsString>,
     /// Trust the certificates in this PEM file, for rediss:// [default: the system's]
     /// [env: REDLOCK_TLS_CA]
-    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(long, value_name = "FILE", global = true, allow_hyphen_values = true)]
     pub(crate) tls_ca: Option<PathBuf>,
     /// Show this certificate chain, a PEM file, to the masters [env: REDLOCK_TLS_CERT]
-    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(long, value_name = "FILE", global = true, allow_hyphen_values = true)]
     pub(crate) tls_cert: Option<PathBuf>,
     /// Its private key, a PEM file [env: REDLOCK_TLS_KEY]
-    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(long, value_name = "FILE", global = true, allow_hyphen_values = true)]
     pub(crate) tls_key: Option<PathBuf>,
     /// Print each master's answer and latency
     #[arg(short, long, global = true, help_heading = None::<&str>)]

@@ -32,9 +32,10 @@ impl Keys {
     }
 
     /// Returns a key in the place of locks, and one of each kind of the library's own keys. None of
-    /// them ever exists.
+    /// them ever exists. The name of the first has nothing in common with the others, so that a
+    /// pattern for the library's own keys does not match it.
     pub(crate) fn of_each_kind(&self) -> (Vec<u8>, [Vec<u8>; 3]) {
-        let of = |kind: &str| [&self.prefix[..], kind.as_bytes(), b"redlock-acl-check"].concat();
+        let of = |kind: &str| [&self.prefix[..], kind.as_bytes(), b"acl-check"].concat();
         (of(""), [self.nobody(), of(SharedQueue::PREFIX), of(Mark::PREFIX)])
     }
 

@@ -9,7 +9,7 @@ use redlock_quorum::server_error::ServerError;
 use redlock_quorum::{Cause, ServerReport};
 
 use crate::answers::said_of_some;
-use crate::direct::{self, Direct, PATIENCE, error_text, meaning};
+use crate::direct::{self, Direct, PATIENCE, error_text, meaning, strange};
 use crate::keys::Keys;
 use crate::masters::Masters;
 
@@ -53,6 +53,9 @@ pub(crate) async fn tried(master: &mut Direct, keys: &Keys, uses: Uses) -> Resul
         probes.push(vec![b"EVAL", UNDECLARED_KEY, b"0", &keys.record]);
     }
     let replies = master.probe(&probes).await?;
+    if let Some(cause) = replies.iter().find_map(of_every_command) {
+        return Err(cause);
+    }
     let undeclared = replies.get(rights.len()).and_then(undeclared);
     let refusal = replies.iter().find_map(refusal);
     let mut tried = Tried { refusal, undeclared, ..Tried::default() };
@@ -77,17 +80,21 @@ pub(crate) async fn all_tried(
 }
 
 impl Tried {
-    /// Tests one key of each kind.
+    /// Tests whether one key of each kind may be read and written.
     async fn add_keys(&mut self, master: &mut Direct, keys: &Keys) -> Result<(), Cause> {
         let (of_locks, reserved) = keys.of_each_kind();
         let all = reserved.iter().chain([&of_locks]);
-        let gets: Vec<Vec<&[u8]>> = all.map(|key| vec![b"GET", &key[..]]).collect();
-        let replies = master.probe(&gets).await?;
+        let commands: Vec<Vec<&[u8]>> =
+            all.flat_map(|key| [vec![b"GET", &key[..]], impossible_set(key)]).collect();
+        let replies = master.probe(&commands).await?;
+        if replies.iter().any(|reply| !matches!(reply, Value::Nil | Value::ServerError(_))) {
+            return Err(strange());
+        }
         let is_denied = |reply: &Value| denial(reply) == Some(Denied::Key);
-        let Some((lock, reserved)) = replies.split_last() else { return Ok(()) };
+        let Some((reserved, lock)) = replies.split_last_chunk::<2>() else { return Ok(()) };
         let of_reserved = || Lack::Right(Denied::Key.right("", keys));
         self.add(reserved.iter().any(is_denied).then(of_reserved));
-        self.narrow = is_denied(lock).then(|| keys.right_to_locks());
+        self.narrow = lock.iter().any(is_denied).then(|| keys.right_to_locks());
         Ok(())
     }
 
@@ -151,6 +158,16 @@ pub(crate) async fn tried_last(master: &mut Direct, keys: &Keys) -> Result<Optio
 
 fn last_probe(keys: &Keys) -> (&'static str, Vec<&[u8]>) {
     ("+subscribe", vec![b"SUBSCRIBE", &keys.channels])
+}
+
+/// Returns the error that a server sends for every command, so that it shows no right.
+fn of_every_command(reply: &Value) -> Option<Cause> {
+    let Value::ServerError(error) = reply else { return None };
+    let is_of_all = matches!(
+        meaning(error),
+        ServerError::LogIn | ServerError::Unusable | ServerError::Loading | ServerError::Busy
+    );
+    is_of_all.then(|| Cause::of_error_reply(error_text(error)))
 }
 
 /// Servers check these conditions after the right, and before the arguments.
@@ -229,7 +246,7 @@ fn probes<'a>(keys: &'a Keys, nobody: &'a [u8]) -> Vec<(&'static str, Vec<&'a [u
     const NO_SCRIPT: &[u8] = &[b'0'; 40];
     let (record, set) = (&keys.record[..], &keys.off[..]);
     vec![
-        ("+set", vec![b"SET", nobody, b"none", b"NX", b"XX"]),
+        ("+set", impossible_set(nobody)),
         ("+get", vec![b"GET", nobody]),
         ("+del", vec![b"DEL", nobody]),
         ("+pttl", vec![b"PTTL", nobody]),
@@ -257,6 +274,11 @@ fn probes<'a>(keys: &'a Keys, nobody: &'a [u8]) -> Vec<(&'static str, Vec<&'a [u
         ("+pubsub", vec![b"PUBSUB", b"NUMSUB", &keys.channels]),
         ("+publish", vec![b"PUBLISH", &keys.channels, b""]),
     ]
+}
+
+/// Options that exclude each other: the server checks the right to write the key before them.
+fn impossible_set(key: &[u8]) -> Vec<&[u8]> {
+    vec![b"SET", key, b"none", b"NX", b"XX"]
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use redlock_core::Tls;
 
 use crate::environment::lookup::Environment;
-use crate::environment::reading::read;
+use crate::environment::reading::{read, shown};
 use crate::environment::source::Source;
 use crate::environment::variables::{TLS_CA, TLS_CERT, TLS_KEY, Variable};
 use crate::settings::BuildError;
@@ -83,7 +83,7 @@ impl PemFiles {
 impl PemFile {
     /// Returns the source, and the path of the file.
     pub fn named(&self) -> String {
-        format!("{} {}", self.origin, self.path.display())
+        format!("{} {}", self.origin, shown(&self.path))
     }
 
     fn read(&self) -> Result<Vec<u8>, BuildError> {

@@ -64,12 +64,16 @@ pub(super) fn read_secret(origin: &str, file: &Path) -> Result<Vec<u8>, BuildErr
     contents(file).map_err(refused)
 }
 
-/// Returns the name of an unreadable file for an error. A URL in its place may contain a password.
-fn shown(file: &Path) -> String {
+/// Returns the name of a file. A URL in its place may contain a password, and a text in PEM may be
+/// a private key.
+pub(super) fn shown(file: &Path) -> String {
     let name = file.display().to_string();
-    match name.contains("://") || name.contains('@') {
-        true => "*** (it looks like a URL, and must be the path of a file)".into(),
-        false => name,
+    if name.contains("-----BEGIN") {
+        "*** (it is the contents of a file, and must be its path)".into()
+    } else if name.contains("://") || name.contains('@') {
+        "*** (it looks like a URL, and must be the path of a file)".into()
+    } else {
+        name
     }
 }
 

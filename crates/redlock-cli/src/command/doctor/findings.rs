@@ -362,12 +362,16 @@ fn missing_commands(probe: &Probe) -> Vec<Finding> {
         found.push(Finding::error(said(&needed), costs, fix).ranked(Rank::Hindrance));
     }
     if !for_people.is_empty() {
-        found.push(Finding::info(said(&for_people), Purpose::Listing.cost(), fix));
+        found.push(Finding::warning(said(&for_people), unexamined_keys(), fix));
     }
     found
 }
 
-/// Missing rights that only operators need are not a problem.
+/// Without these, locks work, but this command has not examined everything.
+fn unexamined_keys() -> String {
+    format!("{}, and doctor cannot check its queues and marks", Purpose::Listing.cost())
+}
+
 fn missing_rights(probe: &Probe) -> Vec<Finding> {
     let missing = probe.missing_rights.iter().map(String::as_str);
     let (for_people, needed): (Vec<&str>, Vec<&str>) =
@@ -385,7 +389,7 @@ fn missing_rights(probe: &Probe) -> Vec<Finding> {
     }
     if !for_people.is_empty() {
         let (what, fix) = said(&for_people);
-        found.push(Finding::info(what, Purpose::Listing.cost(), fix));
+        found.push(Finding::warning(what, unexamined_keys(), fix));
     }
     if let Some(narrow) = &probe.narrow {
         let (what, fix) = said(&[narrow]);

@@ -6,4 +6,4 @@ set -euo pipefail
 REDLOCK_TRAFFIC=$(realpath -m "$1")
 export REDLOCK_TRAFFIC
 cd "$(dirname "$0")/.."
-cargo test -p tests --test sim --locked the_traffic_of_a_seed_is_the_same_in_each_run
+cargo test -p tests --test sim --locked traffic_is_the_same_for_the_same_seed

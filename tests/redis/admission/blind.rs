@@ -42,7 +42,7 @@ fn is_in_quarantine(server: &RedisServer) -> bool {
 }
 
 #[tokio::test]
-async fn a_flush_that_a_report_has_read_makes_no_second_holder() {
+async fn flush_read_by_a_report_makes_no_second_holder() {
     let (servers, valid_until) = held().await;
     let second = long(handle_on(blind(&servers))).build().unwrap();
     second.try_lock("another").await.unwrap().release().await.unwrap();
@@ -60,7 +60,7 @@ async fn a_flush_that_a_report_has_read_makes_no_second_holder() {
 
 /// A client reads the records of the others because one master needs a quarantine.
 #[tokio::test]
-async fn a_flush_that_the_begin_of_a_quarantine_has_read_makes_no_second_holder() {
+async fn flush_read_by_begin_makes_no_second_holder() {
     let (servers, valid_until) = held().await;
     let second = long(handle_on(blind(&servers))).build().unwrap();
     second.try_lock("another").await.unwrap().release().await.unwrap();

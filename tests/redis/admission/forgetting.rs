@@ -151,7 +151,7 @@ async fn ballots_that_were_deleted_are_noticed_by_the_next_connection() {
 
 /// None of them stays for the length of a quarantine.
 #[tokio::test]
-async fn clients_that_live_a_moment_end_a_quarantine() {
+async fn short_lived_clients_end_a_quarantine() {
     let (servers, _) = admitted(3).await;
     servers[0].kill();
     servers[0].restart_empty().unwrap();

@@ -40,7 +40,7 @@ async fn two_with_different_lists_at_once_record_one_of_them_or_fail() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_that_set_another_max_ttl_at_once_agree_or_say_that_they_failed() {
+async fn two_concurrent_max_ttl_changes_at_once_agree_or_say_that_they_failed() {
     let (servers, _) = admitted(5).await;
     for round in 0..ROUNDS {
         let calls = [20, 40].map(|seconds| {

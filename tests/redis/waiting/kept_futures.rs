@@ -13,7 +13,7 @@ const TTL: Duration = ms(1_200);
 const LONGEST: Duration = ms(3 * 1_200 + 600 + 800);
 
 #[tokio::test]
-async fn futures_that_are_kept_unpolled_do_not_shut_out_another_process() {
+async fn unpolled_futures_do_not_starve_another_process() {
     let servers = masters();
     let [keeper, waiter] =
         [(); 2].map(|()| patient(servers.urls()).ttl(TTL).node_timeout(ms(300)).build().unwrap());

@@ -28,7 +28,7 @@ async fn begins_quarantines(masters: &SimNodes, redlock: &Redlock) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flush_that_a_report_has_read_makes_no_second_holder() {
+async fn flush_read_by_a_report_makes_no_second_holder() {
     let (masters, second) = held().await;
     masters.iter().for_each(|master| master.flush());
     for report in second.inspect().await {
@@ -39,7 +39,7 @@ async fn a_flush_that_a_report_has_read_makes_no_second_holder() {
 
 /// A client reads the records of the others because one master needs a quarantine.
 #[tokio::test(start_paused = true)]
-async fn a_flush_that_the_begin_of_a_quarantine_has_read_makes_no_second_holder() {
+async fn flush_read_by_begin_makes_no_second_holder() {
     let (masters, second) = held().await;
     masters[1..].iter().for_each(|master| master.flush());
     masters[0].crash_and_restart(false);
@@ -49,7 +49,7 @@ async fn a_flush_that_the_begin_of_a_quarantine_has_read_makes_no_second_holder(
 
 /// Nothing was read: the ballot finds no member, and has the master looked at.
 #[tokio::test(start_paused = true)]
-async fn a_flush_that_nobody_has_read_makes_no_second_holder() {
+async fn unread_flush_makes_no_second_holder() {
     let (masters, second) = held().await;
     masters.iter().for_each(|master| master.flush());
     begins_quarantines(&masters, &second).await;
@@ -57,7 +57,7 @@ async fn a_flush_that_nobody_has_read_makes_no_second_holder() {
 
 /// Waiting does not help, so the request does not wait.
 #[tokio::test(start_paused = true)]
-async fn without_ballots_such_masters_do_not_vote_unless_the_quarantine_is_off() {
+async fn without_ballots_untracked_masters_do_not_vote() {
     let (masters, _) = held().await;
     let plain = || handle(&masters.another_client()).fencing(false);
     let begun = masters.clock().now();

@@ -35,7 +35,7 @@ async fn until_it_votes(redlock: &Redlock) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_copy_counts_as_soon_as_its_master_votes() {
+async fn copy_is_valid_as_soon_as_its_master_votes() {
     let (masters, redlock, guard) = held().await;
     until_it_votes(&redlock).await;
     let before = count(&masters[0], is_extend);
@@ -51,7 +51,7 @@ async fn a_copy_counts_as_soon_as_its_master_votes() {
 
 /// They did not vote when the key was given to them, and have not confirmed it since.
 #[tokio::test(start_paused = true)]
-async fn a_loss_does_not_show_copies_as_granted_that_did_not_count() {
+async fn loss_does_not_show_invalid_copies_as_granted() {
     let (masters, _redlock, guard) = held().await;
     sleep(MAX_TTL / 3 + ms(100)).await;
     masters[2].crash_and_restart(false);

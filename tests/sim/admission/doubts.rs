@@ -42,7 +42,7 @@ async fn report(master: &SimNode, times: u32) {
 /// One lease is extended there once a second, whatever the number of reports, and at no other
 /// master at all.
 #[tokio::test(start_paused = true)]
-async fn fifty_reports_a_second_cost_a_lease_an_extension_a_second_at_one_master() {
+async fn frequent_reports_cause_at_most_one_extension_per_second() {
     let (masters, _redlock, guards) = held(LEASES).await;
     report(&masters[0], 250).await;
     sleep(ms(1_000)).await;
@@ -57,7 +57,7 @@ async fn fifty_reports_a_second_cost_a_lease_an_extension_a_second_at_one_master
 
 /// The look that proves it comes first, and then the leases that are kept.
 #[tokio::test(start_paused = true)]
-async fn a_report_is_followed_by_a_look_and_by_one_extension_of_what_is_kept() {
+async fn report_is_followed_by_a_probe_and_one_extension() {
     let (masters, redlock, guards) = held(1).await;
     let left = redlock.lock("left").auto_extend(false).min_copies(3).await.unwrap();
     let remaining = left.remaining();
@@ -75,7 +75,7 @@ async fn a_report_is_followed_by_a_look_and_by_one_extension_of_what_is_kept() {
 /// The next report overtakes each look, so no look proves anything. Copies do not stay valid for
 /// longer because there are more reports.
 #[tokio::test(start_paused = true)]
-async fn a_loss_behind_which_reports_do_not_end_is_known_in_time() {
+async fn loss_is_detected_despite_continuous_reports() {
     let (masters, _redlock, guards) = held(1).await;
     masters[0].delay(ms(30)..=ms(30), ms(30)..=ms(30));
     masters[0].flush();

@@ -55,14 +55,14 @@ pub(super) fn not_admitted(error: &AcquireError) -> Vec<String> {
 // Voting masters.
 
 #[tokio::test(start_paused = true)]
-async fn masters_that_were_admitted_vote_at_once() {
+async fn admitted_masters_vote_immediately() {
     let (masters, redlock) = masters(5);
     let guard = full(&redlock, &masters).await;
     guard.release().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn brand_new_masters_wait_for_the_length_of_a_quarantine_or_for_init() {
+async fn new_masters_wait_for_a_quarantine_or_init() {
     let masters = SimNodes::new(3, 0);
     let redlock = handle(&masters).build().unwrap();
     let error = redlock.try_lock(RESOURCE).await.unwrap_err();
@@ -97,7 +97,7 @@ async fn a_waiting_lock_is_served_when_the_quarantine_ends() {
 
 /// Its answer would come late, and is not a vote.
 #[tokio::test(start_paused = true)]
-async fn a_master_that_does_not_vote_is_not_waited_for() {
+async fn non_voting_master_is_not_awaited() {
     let (masters, redlock) = masters(3);
     redlock.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
     masters[0].crash_and_restart(false);
@@ -111,7 +111,7 @@ async fn a_master_that_does_not_vote_is_not_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiting_lock_is_served_when_init_was_typed_elsewhere() {
+async fn waiting_lock_is_served_after_init_by_another_client() {
     let masters = SimNodes::new(3, 0);
     let redlock = handle(&masters).build().unwrap();
     let waiting = tokio::spawn(redlock.lock(RESOURCE).wait_forever().into_future());
@@ -125,7 +125,7 @@ async fn a_waiting_lock_is_served_when_init_was_typed_elsewhere() {
 // Masters that forget.
 
 #[tokio::test(start_paused = true)]
-async fn a_master_that_restarts_without_data_votes_again_after_the_length() {
+async fn restarted_empty_master_votes_after_a_quarantine() {
     let (masters, redlock) = masters(3);
     let guard = full(&redlock, &masters).await;
     masters[0].crash_and_restart(false);
@@ -140,7 +140,7 @@ async fn a_master_that_restarts_without_data_votes_again_after_the_length() {
 
 /// The holder is cut off, and a majority loses its data.
 #[tokio::test(start_paused = true)]
-async fn no_second_holder_comes_before_the_first_is_over() {
+async fn no_second_holder_before_the_first_lease_ends() {
     for n in [1, 3, 5] {
         let (masters, redlock) = masters(n);
         let guard = full(&redlock, &masters).await;
@@ -165,7 +165,7 @@ async fn no_second_holder_comes_before_the_first_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flush_of_a_majority_tells_a_connected_holder_and_admits_nobody() {
+async fn flushed_majority_ends_the_lease_and_admits_no_client() {
     let (masters, redlock) = masters(5);
     let guard = full(&redlock, &masters).await;
     masters[..3].iter().for_each(|master| master.flush());
@@ -178,7 +178,7 @@ async fn a_flush_of_a_majority_tells_a_connected_holder_and_admits_nobody() {
 
 /// Simulates FLUSHDB of another database: the push arrives, and the data is unchanged.
 #[tokio::test(start_paused = true)]
-async fn a_push_that_proves_to_mean_nothing_ends_no_lease() {
+async fn harmless_push_ends_no_lease() {
     let (masters, redlock) = masters(3);
     let guard = full(&redlock, &masters).await;
     for master in masters.iter() {
@@ -195,7 +195,7 @@ async fn a_push_that_proves_to_mean_nothing_ends_no_lease() {
 
 /// Answers to requests after the look are valid as soon as it has shown that nothing is lost.
 #[tokio::test(start_paused = true)]
-async fn a_push_that_proves_to_mean_nothing_costs_no_attempt() {
+async fn harmless_push_costs_no_attempt() {
     let (masters, redlock) = masters(3);
     redlock.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
     settle().await;
@@ -211,7 +211,7 @@ async fn a_push_that_proves_to_mean_nothing_costs_no_attempt() {
 
 /// The look after a push is not answered, so the data of the master may be gone.
 #[tokio::test(start_paused = true)]
-async fn copies_that_are_not_proven_in_time_are_disowned() {
+async fn unproven_copies_are_disowned_after_their_deadline() {
     let (masters, redlock) = masters(3);
     keeps_copies_for(2 * NODE_TIMEOUT, &masters, &redlock).await;
 }
@@ -219,7 +219,7 @@ async fn copies_that_are_not_proven_in_time_are_disowned() {
 /// Without a quarantine no look proves anything, only the extension sent immediately, which has its
 /// own time limit.
 #[tokio::test(start_paused = true)]
-async fn without_a_quarantine_copies_are_to_be_confirmed_within_the_node_timeout() {
+async fn without_quarantine_copies_need_proof_within_a_node_timeout() {
     let (masters, redlock) = crate::arena::trusting(3);
     keeps_copies_for(NODE_TIMEOUT, &masters, &redlock).await;
 }
@@ -238,7 +238,7 @@ async fn keeps_copies_for(time: Duration, masters: &SimNodes, redlock: &Redlock)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_master_whose_ballots_were_deleted_does_not_vote() {
+async fn master_with_deleted_ballots_does_not_vote() {
     let (masters, _) = masters(3);
     masters[0].edit_data(|data| data.sets.clear());
     let redlock = other(&masters);
@@ -251,7 +251,7 @@ async fn a_master_whose_ballots_were_deleted_does_not_vote() {
 
 /// Locks on them come too late, but requests for their admission do not.
 #[tokio::test(start_paused = true)]
-async fn masters_that_are_far_away_are_looked_at_too() {
+async fn distant_masters_are_still_admitted() {
     let (masters, _) = masters(3);
     masters[0].crash_and_restart(false);
     let client = masters.another_client();
@@ -289,7 +289,7 @@ pub(super) fn beside_a_mute_node(masters: &SimNodes) -> Redlock {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_never_reports_holds_no_quarantine_up() {
+async fn silent_node_delays_no_quarantine() {
     let (masters, _) = masters(2);
     masters[0].crash_and_restart(false);
     let redlock = beside_a_mute_node(&masters);
@@ -300,7 +300,7 @@ async fn a_node_that_never_reports_holds_no_quarantine_up() {
 
 /// Otherwise the key of the released lock would stay on the only master that has it.
 #[tokio::test(start_paused = true)]
-async fn releases_do_not_wait_for_masters_that_may_come_to_vote() {
+async fn releases_do_not_wait_for_admissions() {
     let (masters, holder) = masters(3);
     let guard = full(&holder, &masters).await;
     let lease = Lease::new(RESOURCE, guard.token().as_str(), TTL).unwrap();
@@ -322,7 +322,7 @@ async fn releases_do_not_wait_for_masters_that_may_come_to_vote() {
 /// A status query is answered even if a lock request preceded it. A caller that queues after
 /// another one is answered when its own wait is over.
 #[tokio::test(start_paused = true)]
-async fn questions_do_not_wait_for_masters_that_may_come_to_vote() {
+async fn queries_do_not_wait_for_admissions() {
     let masters = SimNodes::new(2, 0);
     let redlock = beside_a_mute_node(&masters);
     let timed = async |question: BoxFuture<'static, ()>| {
@@ -346,7 +346,7 @@ async fn questions_do_not_wait_for_masters_that_may_come_to_vote() {
 // Messages.
 
 #[tokio::test(start_paused = true)]
-async fn status_shows_what_a_forgetful_master_has_and_counts_nothing_of_it() {
+async fn status_shows_but_ignores_keys_of_non_voting_masters() {
     let (masters, redlock) = masters(3);
     let guard = full(&redlock, &masters).await;
     masters[..2].iter().for_each(|master| master.crash_and_restart(false));

@@ -15,7 +15,7 @@ const STALE: Duration = ms(80_000);
 const RAISED: Duration = ms(8_000);
 
 #[tokio::test(start_paused = true)]
-async fn another_max_ttl_is_learnt_without_a_new_connection() {
+async fn changed_max_ttl_is_noticed_without_a_new_connection() {
     let (masters, redlock) = masters(3);
     redlock.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
     let again = Init { again: true, ..Init::default() };
@@ -30,7 +30,7 @@ async fn another_max_ttl_is_learnt_without_a_new_connection() {
 
 /// A lock that was taken after the change may be as long as the new one says.
 #[tokio::test(start_paused = true)]
-async fn a_quarantine_is_as_long_as_a_max_ttl_that_was_raised_a_moment_ago() {
+async fn quarantine_covers_a_recently_raised_max_ttl() {
     let (masters, redlock) = masters(3);
     redlock.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
     let person = handle(&masters.another_client()).max_ttl(RAISED).build().unwrap();
@@ -41,7 +41,7 @@ async fn a_quarantine_is_as_long_as_a_max_ttl_that_was_raised_a_moment_ago() {
 
 /// The reachable masters have lost their data.
 #[tokio::test(start_paused = true)]
-async fn a_quarantine_is_as_long_as_a_master_has_allowed_that_cannot_be_reached_any_more() {
+async fn quarantine_covers_the_max_ttl_of_an_unreachable_master() {
     let masters = SimNodes::new(3, 0);
     masters.init(RAISED);
     let redlock = handle(&masters).build().unwrap();
@@ -68,7 +68,7 @@ async fn quarantine(masters: &SimNodes, master: usize) -> Option<u64> {
 
 /// A handle that was connected before others goes by the same time as they do.
 #[tokio::test(start_paused = true)]
-async fn the_time_that_ballots_go_by_is_read_again_without_a_new_connection() {
+async fn ballot_time_is_refreshed_without_a_new_connection() {
     const HOUR_US: u64 = 3_600_000_000;
     let (masters, redlock) = masters(3);
     let fence = async || {
@@ -85,7 +85,7 @@ async fn the_time_that_ballots_go_by_is_read_again_without_a_new_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ballots_that_were_deleted_are_noticed_without_a_new_connection() {
+async fn deleted_ballots_are_noticed_without_a_new_connection() {
     let (masters, redlock) = masters(3);
     let guard = full(&redlock, &masters).await;
     masters[0].edit_data(|data| data.sets.clear());
@@ -97,7 +97,7 @@ async fn ballots_that_were_deleted_are_noticed_without_a_new_connection() {
 
 /// It continues with its data until then, because one key excludes both kinds.
 #[tokio::test(start_paused = true)]
-async fn a_namespace_that_was_converted_is_noticed_without_a_new_connection() {
+async fn converted_prefix_is_noticed_without_a_new_connection() {
     let (masters, on) = masters(3);
     on.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
     let again = Init { again: true, ..Init::default() };
@@ -127,7 +127,7 @@ enum Read {
 
 /// The first look of a handle, 60 s after its first lock, would show it.
 #[tokio::test(start_paused = true)]
-async fn a_master_that_was_looked_at_a_moment_ago_is_left_alone() {
+async fn recently_probed_master_is_not_probed_again() {
     for read in [Read::Nothing, Read::NewConnection, Read::Look] {
         let (masters, redlock) = masters(3);
         redlock.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
@@ -158,7 +158,7 @@ async fn a_master_that_was_looked_at_a_moment_ago_is_left_alone() {
 /// When each of some handles that were made together learns that the masters' clocks were stepped,
 /// in seconds.
 #[tokio::test(start_paused = true)]
-async fn handles_that_were_made_together_do_not_stay_together() {
+async fn handles_created_together_refresh_at_different_times() {
     let masters = masters(3).0;
     let made = (0..4).map(|seed| handle(&masters.another_client()).seed(seed).build().unwrap());
     let handles: Vec<_> = made.collect();

@@ -21,7 +21,7 @@ fn back(master: &SimNode) {
 /// The records of two are gone, like the records of new masters. The third one shows that they are
 /// not new.
 #[tokio::test(start_paused = true)]
-async fn an_init_that_cannot_read_one_of_the_records_writes_nothing_and_names_the_master() {
+async fn init_with_an_unreadable_record_writes_nothing() {
     for away in AWAY {
         let (masters, holder) = masters(3);
         full(&holder, &masters).await.forget();
@@ -46,7 +46,7 @@ async fn an_init_that_cannot_read_one_of_the_records_writes_nothing_and_names_th
 
 /// The limit of the third one is known three seconds after the quarantine of the others started.
 #[tokio::test(start_paused = true)]
-async fn a_quarantine_lasts_as_long_as_a_master_allows_that_came_back_later() {
+async fn quarantine_is_extended_for_a_returning_master() {
     let masters = SimNodes::new(3, 0);
     masters.init(ms(120_000));
     let client = masters.another_client();

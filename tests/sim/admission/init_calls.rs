@@ -40,7 +40,7 @@ async fn init_admits_new_masters_once_and_is_refused_after_a_restart() {
 /// An operator should not have to confirm that no lock is held because another `init` takes its
 /// time.
 #[tokio::test(start_paused = true)]
-async fn init_waits_longer_while_a_master_is_being_looked_at() {
+async fn init_waits_for_a_master_being_probed() {
     let long = ms(10_000);
     let masters = SimNodes::new(3, 0);
     masters.init(long);
@@ -59,7 +59,7 @@ async fn init_waits_longer_while_a_master_is_being_looked_at() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn init_again_ends_a_quarantine_by_a_persons_word() {
+async fn init_again_ends_a_quarantine() {
     let (masters, redlock) = masters(3);
     redlock.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
     masters[..2].iter().for_each(|master| master.crash_and_restart(false));
@@ -72,7 +72,7 @@ async fn init_again_ends_a_quarantine_by_a_persons_word() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn init_writes_nothing_where_fewer_than_a_quorum_answer() {
+async fn init_writes_nothing_if_fewer_than_a_quorum_answer() {
     let masters = SimNodes::new(3, 0);
     masters[..2].iter().for_each(|master| master.down());
     let redlock = handle(&masters).build().unwrap();
@@ -88,7 +88,7 @@ async fn init_writes_nothing_where_fewer_than_a_quorum_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn several_that_call_init_at_once_agree() {
+async fn concurrent_init_calls_agree() {
     let masters = SimNodes::new(5, 0);
     let callers: Vec<Redlock> = (0..10).map(|_| other(&masters)).collect();
     for outcome in futures::future::join_all(callers.iter().map(|caller| caller.init())).await {
@@ -102,7 +102,7 @@ async fn several_that_call_init_at_once_agree() {
 // Reports.
 
 #[tokio::test(start_paused = true)]
-async fn a_report_says_what_each_master_is_and_writes_nothing() {
+async fn report_shows_each_master_and_writes_nothing() {
     let masters = SimNodes::new(3, 0);
     masters[0].init(MAX_TTL);
     masters[1].step_clock(500);

@@ -88,7 +88,7 @@ async fn one_master_fewer_or_one_more_is_a_warning() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn running_clients_learn_of_a_set_and_keep_what_they_hold() {
+async fn running_clients_learn_of_a_set_and_keep_their_locks() {
     let masters = SimNodes::new(5, 0);
     let three = on(&masters, &[0, 1, 2]).build().unwrap();
     three.init().await.unwrap();
@@ -204,7 +204,7 @@ fn with_late(
 
 /// Five servers and two duplicates are five masters, also while the duplicates are being connected.
 #[tokio::test(start_paused = true)]
-async fn addresses_that_are_still_being_connected_may_be_duplicates() {
+async fn late_connections_may_be_duplicates() {
     let masters = five();
     for (duplicates, after) in [(&[0, 1][..], 1), (&[0, 1], 300), (&[0], 300), (&[2, 3, 4], 900)] {
         let list = with_late(&masters, &[0, 1, 2, 3, 4], duplicates, &[], ms(after));
@@ -223,7 +223,7 @@ async fn addresses_that_are_still_being_connected_may_be_duplicates() {
 
 /// A list that is too long stays refused, whether its other addresses are connected late or never.
 #[tokio::test(start_paused = true)]
-async fn late_addresses_do_not_make_a_list_fit_that_is_too_long() {
+async fn late_addresses_do_not_make_a_long_list_fit() {
     let masters = SimNodes::new(7, 0);
     on(&masters, &[0, 1, 2, 3, 4]).build().unwrap().init().await.unwrap();
     let never = ms(3_600_000);

@@ -30,7 +30,7 @@ async fn the_max_ttl_of_the_masters_is_the_limit() {
 
 /// For a TTL of the handle and one of a request alike.
 #[tokio::test(start_paused = true)]
-async fn the_handles_own_max_ttl_counts_only_where_no_record_has_one() {
+async fn max_ttl_of_the_handle_applies_only_without_a_record() {
     let masters = SimNodes::new(3, 0);
     let builder = || crate::arena::handle(&masters).quarantine(Quarantine::On).max_ttl(ms(3_000));
     let by_handle = builder().ttl(ms(5_000)).build().unwrap();
@@ -55,7 +55,7 @@ async fn the_handles_own_max_ttl_counts_only_where_no_record_has_one() {
 
 /// A quarantine no longer lasts as long as such a lease.
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_is_longer_than_masters_allow_by_now_is_kept_by_shorter_extensions() {
+async fn lease_over_a_lowered_max_ttl_gets_shorter_extensions() {
     let (masters, redlock) = masters(3);
     let guard = full(&redlock, &masters).await;
     masters.init(ms(400));

@@ -11,7 +11,7 @@ use crate::admission::short_lives::slow;
 use crate::arena::{RESOURCE, TTL, copies, full, ms, settle, trusting, trusting_handle};
 
 #[tokio::test(start_paused = true)]
-async fn a_handle_without_quarantine_refuses_a_namespace_that_has_one() {
+async fn handle_without_quarantine_refuses_a_prefix_with_one() {
     let (masters, _) = masters(3);
     let redlock = trusting_handle(&masters).build().unwrap();
     let error = redlock.try_lock(RESOURCE).await.unwrap_err();
@@ -45,7 +45,7 @@ async fn init_again_converts_a_namespace_either_way() {
 
 /// A handle without lock requests writes nothing, and still learns of the others.
 #[tokio::test(start_paused = true)]
-async fn what_only_reads_says_that_clients_without_quarantine_use_a_namespace() {
+async fn read_only_handle_reports_use_without_quarantine() {
     let masters = SimNodes::new(3, 0);
     let off = trusting_handle(&masters).build().unwrap();
     off.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
@@ -71,7 +71,7 @@ fn shows_its_use(data: &Data) -> bool {
 
 /// It is removed during the first attempt, at no cost for that attempt.
 #[tokio::test(start_paused = true)]
-async fn a_handle_without_quarantine_removes_a_record_that_was_never_admitted() {
+async fn handle_without_quarantine_removes_unadmitted_records() {
     let masters = SimNodes::new(3, 0);
     other(&masters).try_lock(RESOURCE).await.unwrap_err();
     assert!(masters.iter().all(|master| master.data().record.nonce.is_some()));
@@ -85,7 +85,7 @@ async fn a_handle_without_quarantine_removes_a_record_that_was_never_admitted() 
 
 /// It sends no ballots, so nothing else would show that it is there.
 #[tokio::test(start_paused = true)]
-async fn a_plain_handle_without_quarantine_is_seen_by_those_that_have_one() {
+async fn plain_handle_shows_its_use_to_clients_with_quarantine() {
     let masters = SimNodes::new(3, 0);
     let off = trusting_handle(&masters).fencing(false).build().unwrap();
     off.status(RESOURCE).await;
@@ -100,7 +100,7 @@ async fn a_plain_handle_without_quarantine_is_seen_by_those_that_have_one() {
 
 /// A master that restarted empty, under a prefix with a quarantine, must not be written to.
 #[tokio::test(start_paused = true)]
-async fn a_plain_handle_that_refuses_a_namespace_leaves_nothing_on_any_master() {
+async fn plain_handle_refusing_a_prefix_writes_nothing() {
     let (masters, on) = masters(3);
     drop(on);
     masters[0].crash_and_restart(false);
@@ -128,20 +128,20 @@ async fn copies_after_a_push(is_lost: bool, answers: bool) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_record_the_key_itself_proves_that_a_push_meant_nothing() {
+async fn without_a_record_the_key_proves_that_a_push_was_harmless() {
     assert_eq!(copies_after_a_push(false, true).await, 3);
     assert_eq!(copies_after_a_push(false, false).await, 2, "it did not answer in time");
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_record_a_key_that_is_gone_is_set_again() {
+async fn without_a_record_a_missing_key_is_set_again() {
     assert_eq!(copies_after_a_push(true, true).await, 3);
     assert_eq!(copies_after_a_push(true, false).await, 2);
 }
 
 /// It is not extended, so nothing but the push tells what became of its copy.
 #[tokio::test(start_paused = true)]
-async fn without_a_record_a_copy_that_nothing_confirms_behind_a_push_is_disowned() {
+async fn without_a_record_an_unconfirmed_copy_is_disowned() {
     let (masters, redlock) = trusting(3);
     let guard = redlock.lock(RESOURCE).auto_extend(false).min_copies(3).await.unwrap();
     masters[0].flush();

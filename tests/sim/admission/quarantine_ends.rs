@@ -20,7 +20,7 @@ async fn majority_restarts() -> (SimNodes, AcquireError) {
 
 /// It comes when the other one has gone, so it has known the quarantines for no time.
 #[tokio::test(start_paused = true)]
-async fn a_client_that_stays_for_as_long_as_was_said_has_the_lock() {
+async fn long_lived_client_gets_the_lock_at_the_reported_time() {
     let (masters, error) = majority_restarts().await;
     assert_eq!(error.retry_after(), Some(LENGTH));
     let wait = error.retry_after().unwrap() + ms(50);
@@ -28,7 +28,7 @@ async fn a_client_that_stays_for_as_long_as_was_said_has_the_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clients_that_come_and_go_have_the_lock_by_the_time_that_was_said() {
+async fn short_lived_clients_get_the_lock_at_the_reported_time() {
     let (masters, error) = majority_restarts().await;
     let visits = error.retry_after_visits().unwrap();
     assert!(visits > LENGTH && visits <= 2 * LENGTH, "{error}");

@@ -13,7 +13,7 @@ use crate::arena::{RESOURCE, ms};
 
 /// Each begins, notes or admits what it can. None stays.
 #[tokio::test(start_paused = true)]
-async fn clients_that_live_a_moment_end_a_quarantine() {
+async fn short_lived_clients_end_a_quarantine() {
     let (masters, redlock) = masters(3);
     redlock.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
     redlock.shutdown(ms(1_000)).await.unwrap();
@@ -32,7 +32,7 @@ async fn clients_that_live_a_moment_end_a_quarantine() {
 
 /// Its lock takes one round trip, and what it does about the master takes three.
 #[tokio::test(start_paused = true)]
-async fn a_client_finishes_its_steps_before_it_ends_however_short_the_end_may_take() {
+async fn shutdown_finishes_admission_steps_despite_a_short_timeout() {
     for within in [ms(0), ms(1_000)] {
         let (masters, _) = masters(3);
         masters[0].crash_and_restart(false);
@@ -45,7 +45,7 @@ async fn a_client_finishes_its_steps_before_it_ends_however_short_the_end_may_ta
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_waits_for_steps_no_longer_than_the_connect_timeout() {
+async fn shutdown_waits_for_steps_at_most_the_connect_timeout() {
     let (masters, _) = masters(3);
     masters[0].crash_and_restart(false);
     let client = slow(&masters);
@@ -70,7 +70,7 @@ async fn unacknowledged_beside_a_step() -> (SimNodes, SimNodes, Redlock) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_end_that_may_take_longer_does_not_prolong_the_first() {
+async fn longer_second_shutdown_does_not_prolong_the_first() {
     let (masters, _client, redlock) = unacknowledged_beside_a_step().await;
     let begun = masters.clock().now();
     let first = tokio::spawn(redlock.clone().shutdown(ms(10)));
@@ -86,7 +86,7 @@ async fn a_second_end_that_may_take_longer_does_not_prolong_the_first() {
 
 /// No caller waits for the first one any longer, so the rest of its time has no effect.
 #[tokio::test(start_paused = true)]
-async fn an_end_that_was_given_up_does_not_shorten_the_next_one() {
+async fn abandoned_shutdown_does_not_shorten_the_next() {
     let (_masters, client, redlock) = unacknowledged_beside_a_step().await;
     let first = tokio::spawn(redlock.clone().shutdown(ms(10)));
     sleep(ms(5)).await;
@@ -100,7 +100,7 @@ async fn an_end_that_was_given_up_does_not_shorten_the_next_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_all_that_answer_vote_the_end_waits_for_no_connection() {
+async fn shutdown_waits_for_no_connection_if_all_reachable_vote() {
     let (masters, _) = masters(2);
     let redlock = beside_a_mute_node(&masters);
     redlock.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
@@ -120,7 +120,7 @@ pub(crate) fn slow(masters: &SimNodes) -> SimNodes {
 
 /// No vote was cast on them, and it is known of all why.
 #[tokio::test(start_paused = true)]
-async fn masters_that_are_being_admitted_are_not_shown_as_pending() {
+async fn masters_under_admission_are_not_shown_as_pending() {
     for masters in [1, 2, 3, 4, 5] {
         let masters = SimNodes::new(masters, 0);
         let error = handle(&slow(&masters)).build().unwrap().try_lock(RESOURCE).await.unwrap_err();

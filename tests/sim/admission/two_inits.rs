@@ -116,8 +116,8 @@ async fn at_once(seed: u64, inits: &[(u64, Init)]) -> anyhow::Result<()> {
 }
 
 #[test]
-fn two_that_set_another_max_ttl_at_once_never_both_claim_what_some_master_does_not_hold() {
-    let name = "two_that_set_another_max_ttl";
+fn two_concurrent_max_ttl_changes_never_both_succeed_wrongly() {
+    let name = "two_concurrent_max_ttl_changes";
     for (one, other) in [(20_000, 40_000), (90_000, 30_000), (120_000, 180_000)] {
         let inits = [(one, AGAIN), (other, AGAIN)];
         seeds::each(name, 0..150, |seed| async move { at_once(seed, &inits).await });
@@ -126,13 +126,19 @@ fn two_that_set_another_max_ttl_at_once_never_both_claim_what_some_master_does_n
 
 /// A start script that calls `init` without `again` takes the largest that it reads.
 #[test]
-fn one_that_raises_and_one_that_lowers_max_ttl_at_once_agree() {
+fn concurrent_raise_and_lower_of_max_ttl_agree() {
     let inits = [(20_000, AGAIN), (90_000, Init::default())];
-    seeds::each("one_that_raises", 0..100, |seed| async move { at_once(seed, &inits).await });
+    seeds::each(
+        "concurrent_raise_and_lower",
+        0..100,
+        |seed| async move { at_once(seed, &inits).await },
+    );
 }
 
 #[test]
-fn three_that_set_another_max_ttl_at_once_agree_or_say_that_they_failed() {
+fn three_concurrent_max_ttl_changes_agree_or_fail() {
     let inits = [(20_000, AGAIN), (40_000, AGAIN), (30_000, AGAIN)];
-    seeds::each("three_that_set", 0..100, |seed| async move { at_once(seed, &inits).await });
+    seeds::each("three_concurrent_max_ttl_changes", 0..100, |seed| async move {
+        at_once(seed, &inits).await
+    });
 }

@@ -181,13 +181,13 @@ fn assert_cheap(what: &str, clocks: &Clocks) {
 }
 
 #[test]
-fn of_a_hundred_locks_99_have_one_ballot_while_clocks_drift_a_hundredth_apart() {
+fn almost_all_locks_need_one_ballot_with_clocks_1_percent_apart() {
     let rates = [1.01, 0.99, 1.005, 0.995, 1.0];
     assert_cheap("apart", &Clocks { rates, steps: Steps::None });
 }
 
 #[test]
-fn of_a_hundred_locks_99_have_one_ballot_while_all_clocks_drift_some_ms_a_minute() {
+fn almost_all_locks_need_one_ballot_with_drifting_clocks() {
     let fast = [1.0001, 1.00012, 1.00008, 1.0001, 1.00005];
     assert_cheap("all fast", &Clocks { rates: fast, steps: Steps::None });
     let slow = fast.map(|rate| 2.0 - rate);
@@ -195,7 +195,7 @@ fn of_a_hundred_locks_99_have_one_ballot_while_all_clocks_drift_some_ms_a_minute
 }
 
 #[test]
-fn of_a_hundred_locks_99_have_one_ballot_while_clocks_are_stepped() {
+fn almost_all_locks_need_one_ballot_with_stepped_clocks() {
     let rates = [1.0; 5];
     assert_cheap("one is stepped by an hour", &Clocks { rates, steps: Steps::One(3_600_000) });
     assert_cheap("all are stepped", &Clocks { rates, steps: Steps::All(500) });
@@ -204,7 +204,7 @@ fn of_a_hundred_locks_99_have_one_ballot_while_clocks_are_stepped() {
 /// Between two readings of TIME, the handle that stays differs from a new handle by up to 750 ms,
 /// and learns that again in each burst.
 #[test]
-fn where_all_clocks_drift_by_a_hundredth_a_burst_has_two_second_ballots_at_most() {
+fn burst_needs_at_most_two_second_ballots_with_fast_clocks() {
     for (what, rates) in [
         ("all fast by a hundredth", [1.01, 1.009, 1.008, 1.01, 1.007]),
         ("all slow by a hundredth", [0.99, 0.991, 0.992, 0.99, 0.993]),

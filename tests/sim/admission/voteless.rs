@@ -21,7 +21,7 @@ fn acquires(master: &SimNode) -> usize {
 
 /// At the rhythm of contention it would be ten times as many.
 #[tokio::test(start_paused = true)]
-async fn callers_that_wait_for_a_quarantine_ask_once_a_second_and_once_when_it_ends() {
+async fn callers_waiting_for_a_quarantine_retry_once_per_second() {
     const CALLERS: usize = 20;
     for seed in 0..SEEDS {
         let masters = SimNodes::new(3, 0);
@@ -40,7 +40,7 @@ async fn callers_that_wait_for_a_quarantine_ask_once_a_second_and_once_when_it_e
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_master_that_comes_back_beside_one_in_quarantine_is_asked_at_once() {
+async fn returning_master_that_completes_a_quorum_is_tried() {
     for seed in 0..SEEDS {
         let (masters, _) = masters(3);
         masters[0].crash_and_restart(false);
@@ -57,7 +57,7 @@ async fn a_master_that_comes_back_beside_one_in_quarantine_is_asked_at_once() {
 
 /// It makes no quorum, so no attempt could be won.
 #[tokio::test(start_paused = true)]
-async fn a_master_that_comes_back_beside_three_in_quarantine_of_five_leads_to_no_attempt() {
+async fn returning_master_without_a_quorum_causes_no_attempt() {
     let (masters, _) = masters(5);
     masters[..3].iter().for_each(|master| master.crash_and_restart(false));
     masters[3].down();
@@ -74,7 +74,7 @@ async fn a_master_that_comes_back_beside_three_in_quarantine_of_five_leads_to_no
 
 /// Nothing is sent to unreachable masters, and they may return at any time.
 #[tokio::test(start_paused = true)]
-async fn while_masters_are_merely_away_attempts_go_on_as_they_did() {
+async fn attempts_continue_while_masters_are_unreachable() {
     let (masters, redlock) = masters(3);
     masters[..2].iter().for_each(|master| master.down());
     let waiting = tokio::spawn(redlock.lock(RESOURCE).wait_forever().into_future());
@@ -88,7 +88,7 @@ async fn while_masters_are_merely_away_attempts_go_on_as_they_did() {
 /// A step that fails for good is news, as a vote is: without it the next attempt comes when a
 /// second is over.
 #[tokio::test(start_paused = true)]
-async fn a_step_that_is_refused_for_good_ends_a_wait_at_once() {
+async fn permanently_refused_step_ends_a_wait_immediately() {
     for seed in 0..SEEDS {
         let masters = SimNodes::new(3, 0);
         masters.iter().for_each(|master| master.error_replies(Some("OOM memory is full")));
@@ -106,7 +106,7 @@ async fn a_step_that_is_refused_for_good_ends_a_wait_at_once() {
 
 /// The end of a wait does not depend on the time of the next attempt.
 #[tokio::test(start_paused = true)]
-async fn a_wait_that_is_shorter_than_a_quarantine_ends_in_its_time() {
+async fn wait_shorter_than_a_quarantine_ends_on_time() {
     for wait in [ms(1), ms(500), ms(1_234), LENGTH - ms(100)] {
         let masters = SimNodes::new(3, 0);
         let redlock = handle(&masters).build().unwrap();
@@ -121,7 +121,7 @@ async fn a_wait_that_is_shorter_than_a_quarantine_ends_in_its_time() {
 
 /// The failure of an earlier step may have been fixed, as the next step shows.
 #[tokio::test(start_paused = true)]
-async fn what_was_refused_before_a_request_ends_no_wait() {
+async fn earlier_refusal_does_not_end_a_later_wait() {
     let masters = SimNodes::new(3, 0);
     let redlock = handle(&masters).build().unwrap();
     for cured in [false, true] {
@@ -135,7 +135,7 @@ async fn what_was_refused_before_a_request_ends_no_wait() {
 
 /// Nor when another client has admitted the masters, and they forget again.
 #[tokio::test(start_paused = true)]
-async fn what_was_refused_in_a_former_life_ends_no_wait() {
+async fn refusal_in_a_previous_incarnation_ends_no_wait() {
     let masters = SimNodes::new(3, 0);
     masters.iter().for_each(|master| master.error_replies(Some("NOPERM no")));
     let redlock = handle(&masters).build().unwrap();

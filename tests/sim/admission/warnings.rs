@@ -18,7 +18,7 @@ fn hold_elsewhere(masters: &SimNodes, px: u64) {
 
 /// A quarantine may end before such a lock does.
 #[tokio::test(start_paused = true)]
-async fn a_peer_that_does_not_keep_to_max_ttl_is_reported() {
+async fn peer_exceeding_max_ttl_is_reported() {
     let (log, _recording) = Log::begin(LevelFilter::WARN);
     let (masters, redlock) = masters(3);
     let longest = u64::try_from(LENGTH.as_millis()).unwrap();
@@ -43,7 +43,7 @@ async fn by_clock(forgetful: usize) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_floor_that_rests_on_clocks_is_reported() {
+async fn floor_derived_from_clocks_is_logged() {
     assert_eq!(by_clock(1).await, 0, "two others are admitted");
     assert!(by_clock(2).await > 0);
     // N = 1: there is no other master.

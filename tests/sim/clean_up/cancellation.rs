@@ -59,7 +59,7 @@ async fn assert_clean(masters: &SimNodes, redlock: &Redlock) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_acquire_that_is_dropped_at_any_poll_leaves_nothing() {
+async fn acquire_dropped_at_any_poll_leaves_nothing() {
     for polls in 0..10 {
         let (masters, redlock) = troubled(polls as u64);
         let was_ready = drop_after(redlock.lock(RESOURCE).into_future(), polls).await;
@@ -69,7 +69,7 @@ async fn an_acquire_that_is_dropped_at_any_poll_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_acquire_that_is_dropped_at_any_millisecond_leaves_nothing() {
+async fn acquire_dropped_at_any_millisecond_leaves_nothing() {
     for millis in 0..60 {
         let (masters, redlock) = troubled(millis);
         let request = redlock.lock(RESOURCE).min_copies(5);
@@ -80,7 +80,7 @@ async fn an_acquire_that_is_dropped_at_any_millisecond_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_acquire_that_is_dropped_while_it_waits_for_another_leaves_nothing() {
+async fn acquire_dropped_while_waiting_leaves_nothing() {
     for millis in 0..200 {
         let (masters, redlock) = troubled(millis);
         masters[2].put(RESOURCE, "stranger", 400);
@@ -92,7 +92,7 @@ async fn an_acquire_that_is_dropped_while_it_waits_for_another_leaves_nothing() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_acquire_that_is_dropped_with_its_handle_leaves_nothing() {
+async fn acquire_dropped_with_its_handle_leaves_nothing() {
     for millis in 0..60 {
         let (masters, redlock) = troubled(millis);
         let acquired = timeout(ms(millis), redlock.lock(RESOURCE).into_future()).await;
@@ -105,7 +105,7 @@ async fn an_acquire_that_is_dropped_with_its_handle_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_is_aborted_while_it_works_under_the_lock_frees_it() {
+async fn aborted_task_releases_its_lock() {
     for millis in 0..60 {
         let (masters, redlock) = troubled(millis);
         let work = redlock.lock(RESOURCE).run(|_| sleep(LONG));
@@ -118,7 +118,7 @@ async fn a_task_that_is_aborted_while_it_works_under_the_lock_frees_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_was_polled_once_goes_on() {
+async fn dropped_release_continues() {
     for polls in 0..4 {
         let (masters, redlock) = troubled(polls as u64);
         let guard = redlock.lock(RESOURCE).await.unwrap();
@@ -128,7 +128,7 @@ async fn a_release_that_was_polled_once_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_extension_that_is_dropped_goes_on_and_costs_nothing() {
+async fn dropped_extension_continues() {
     for polls in 0..4 {
         let (masters, redlock) = troubled(polls as u64);
         let guard = redlock.lock(RESOURCE).ttl(ms(500)).auto_extend(false).await.unwrap();
@@ -142,7 +142,7 @@ async fn an_extension_that_is_dropped_goes_on_and_costs_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resumption_that_is_dropped_at_any_poll_leaves_the_lease() {
+async fn resume_dropped_at_any_poll_leaves_the_lease() {
     for polls in 0..6 {
         let (masters, redlock) = troubled(polls as u64);
         let lease = redlock.lock(RESOURCE).await.unwrap().into_lease();
@@ -159,7 +159,7 @@ async fn a_resumption_that_is_dropped_at_any_poll_leaves_the_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_under_a_lock_that_is_dropped_at_any_poll_leaves_nothing() {
+async fn run_dropped_at_any_poll_leaves_nothing() {
     for polls in 0..10 {
         let (masters, redlock) = troubled(polls as u64);
         let work = redlock.lock(RESOURCE).run(|_| sleep(ms(5)));
@@ -171,7 +171,7 @@ async fn work_under_a_lock_that_is_dropped_at_any_poll_leaves_nothing() {
 
 /// Whatever happened to the first call, the second one returns the actual state.
 #[tokio::test(start_paused = true)]
-async fn a_closing_that_is_dropped_at_any_poll_goes_on() {
+async fn shutdown_dropped_at_any_poll_continues() {
     for (polls, is_healed) in [(0, true), (0, false), (1, true), (1, false)] {
         let (masters, redlock) = troubled(polls as u64);
         drop(redlock.lock(RESOURCE).await.unwrap());
@@ -187,7 +187,7 @@ async fn a_closing_that_is_dropped_at_any_poll_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_of_a_lease_that_is_dropped_at_any_poll_goes_on() {
+async fn lease_release_dropped_at_any_poll_continues() {
     for polls in 1..4 {
         let (masters, redlock) = troubled(polls as u64);
         let lease = redlock.lock(RESOURCE).await.unwrap().into_lease();
@@ -197,7 +197,7 @@ async fn a_release_of_a_lease_that_is_dropped_at_any_poll_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_that_is_dropped_disturbs_nobody() {
+async fn dropped_status_query_has_no_effect() {
     let (masters, redlock) = troubled(0);
     let guard = redlock.lock(RESOURCE).await.unwrap();
     for polls in 0..4 {

@@ -18,7 +18,7 @@ const LONG: Duration = Duration::from_secs(60);
 const AGAIN: Duration = ms(1_000);
 
 #[tokio::test(start_paused = true)]
-async fn a_release_frees_every_master_at_once() {
+async fn release_frees_every_master() {
     let (masters, redlock) = masters(5);
     let guard = full(&redlock, &masters).await;
     assert_eq!(guard.release().await, Ok(()));
@@ -26,7 +26,7 @@ async fn a_release_frees_every_master_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_hold_ends_before_the_release_reaches_the_first_master() {
+async fn hold_ends_before_the_release_reaches_a_master() {
     let (masters, redlock) = masters(3);
     let guard = full(&redlock, &masters).await;
     let hold = guard.hold();
@@ -40,7 +40,7 @@ async fn the_hold_ends_before_the_release_reaches_the_first_master() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_does_not_reach_a_minority_is_done_and_sent_again_later() {
+async fn release_missing_a_minority_succeeds_and_is_retried() {
     let (masters, _) = masters(5);
     let redlock = handle(&masters).ttl(LONG).build().unwrap();
     let guard = full(&redlock, &masters).await;
@@ -53,7 +53,7 @@ async fn a_release_that_does_not_reach_a_minority_is_done_and_sent_again_later()
 
 /// Two never had the key, so that two more that are free of it make a quorum.
 #[tokio::test(start_paused = true)]
-async fn a_release_counts_the_masters_that_never_had_the_key() {
+async fn release_includes_masters_that_never_had_the_key() {
     let (masters, redlock) = masters(5);
     masters[3..].iter().for_each(|master| master.put(RESOURCE, "stranger", 60_000));
     let guard = redlock.lock(RESOURCE).await.unwrap();
@@ -62,7 +62,7 @@ async fn a_release_counts_the_masters_that_never_had_the_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_does_not_reach_a_majority_is_unconfirmed_and_sent_again_later() {
+async fn release_missing_a_majority_is_unconfirmed_and_retried() {
     let (masters, _) = masters(5);
     let redlock = handle(&masters).ttl(LONG).build().unwrap();
     let guard = full(&redlock, &masters).await;
@@ -75,7 +75,7 @@ async fn a_release_that_does_not_reach_a_majority_is_unconfirmed_and_sent_again_
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_keys_of_a_lock_that_was_lost_are_named_until_they_have_expired() {
+async fn keys_of_a_lost_lock_are_reported_until_they_expire() {
     for (waits, named) in
         [(ms(0), 3), (GUARD + TTL / 2, 3), (TTL + GUARD + ms(1), 0), (TTL * 20, 0)]
     {
@@ -96,7 +96,7 @@ async fn the_keys_of_a_lock_that_was_lost_are_named_until_they_have_expired() {
 
 /// They are sent in batches, so that a returning master has time for other requests.
 #[tokio::test(start_paused = true)]
-async fn thousands_of_releases_are_sent_again_within_moments() {
+async fn thousands_of_releases_are_retried_quickly() {
     let (masters, _) = masters(3);
     let redlock = handle(&masters).ttl(LONG).build().unwrap();
     let locks = (0..8_000).map(|nth| redlock.lock(format!("k{nth}")).min_copies(3).into_future());
@@ -129,7 +129,7 @@ async fn two_too_many(has_answered: bool) -> (SimNodes, Redlock) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_that_are_not_released_any_more_are_counted_when_the_handle_is_closed() {
+async fn shutdown_counts_keys_that_are_no_longer_released() {
     let (_, redlock) = two_too_many(true).await;
     let left = redlock.shutdown(Duration::ZERO).await.unwrap_err();
     assert_eq!(left.keys().len(), LIMIT);
@@ -142,7 +142,7 @@ async fn keys_that_are_not_released_any_more_are_counted_when_the_handle_is_clos
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_that_are_not_released_any_more_are_not_counted_once_they_have_expired() {
+async fn shutdown_does_not_count_expired_keys() {
     let (_, redlock) = two_too_many(true).await;
     sleep(LONG * 11 / 10).await;
     assert_eq!(redlock.shutdown(Duration::ZERO).await, Ok(()));
@@ -150,7 +150,7 @@ async fn keys_that_are_not_released_any_more_are_not_counted_once_they_have_expi
 
 /// A master that never answered may set them when it runs again.
 #[tokio::test(start_paused = true)]
-async fn keys_that_may_still_be_set_are_counted_until_their_master_has_answered() {
+async fn shutdown_counts_unsettled_keys_until_their_master_answers() {
     let (masters, redlock) = two_too_many(false).await;
     sleep(LONG * 2).await;
     let closed = redlock.clone().shutdown(Duration::ZERO).await.unwrap_err();
@@ -169,7 +169,7 @@ async fn keys_that_may_still_be_set_are_counted_until_their_master_has_answered(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guard_that_is_dropped_while_masters_are_away_is_cleaned_up_when_they_are_back() {
+async fn guard_dropped_during_a_partition_is_released_afterwards() {
     let (masters, _) = masters(5);
     let redlock = handle(&masters).ttl(LONG).build().unwrap();
     let guard = full(&redlock, &masters).await;
@@ -182,7 +182,7 @@ async fn a_guard_that_is_dropped_while_masters_are_away_is_cleaned_up_when_they_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_whose_replies_are_lost_is_sent_again_and_does_no_harm() {
+async fn release_with_lost_replies_is_retried_harmlessly() {
     let (masters, redlock) = masters(3);
     let guard = full(&redlock, &masters).await;
     masters.iter().for_each(|master| master.lose_replies(true));
@@ -196,7 +196,7 @@ async fn a_release_whose_replies_are_lost_is_sent_again_and_does_no_harm() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_attempt_is_released_on_the_silent_masters_too() {
+async fn lost_attempt_is_also_released_on_silent_masters() {
     let (masters, _) = masters(5);
     let redlock = handle(&masters).ttl(LONG).node_timeout(NODE_TIMEOUT).build().unwrap();
     hold(&masters[..3]);
@@ -213,7 +213,7 @@ async fn a_lost_attempt_is_released_on_the_silent_masters_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_attempt_whose_connection_broke_is_released_on_the_next_one() {
+async fn lost_attempt_is_released_on_the_next_connection() {
     let (masters, _) = masters(3);
     let redlock = handle(&masters).ttl(LONG).node_timeout(NODE_TIMEOUT).build().unwrap();
     masters[..2].iter().for_each(|master| master.lose_replies(true));
@@ -226,7 +226,7 @@ async fn a_lost_attempt_whose_connection_broke_is_released_on_the_next_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_lost_to_others_is_not_released_from_under_them() {
+async fn lost_lock_does_not_release_the_new_holders_key() {
     let (masters, redlock) = masters(5);
     let guard = full(&redlock, &masters).await;
     for master in masters.iter() {
@@ -239,7 +239,7 @@ async fn a_lock_lost_to_others_is_not_released_from_under_them() {
 
 /// A release grants nothing, and a key may be there although the lease was lost.
 #[tokio::test(start_paused = true)]
-async fn the_release_of_a_lost_lease_says_which_masters_have_released_it() {
+async fn release_of_a_lost_lease_names_masters_that_released_it() {
     let (masters, redlock) = masters(3);
     let guard = full(&redlock, &masters).await;
     masters[..2].iter().for_each(|master| master.put(RESOURCE, "stranger", 60_000));
@@ -252,7 +252,7 @@ async fn the_release_of_a_lost_lease_says_which_masters_have_released_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_attempt_has_a_token_of_its_own() {
+async fn every_attempt_has_its_own_token() {
     let (masters, redlock) = masters(3);
     // Without pushes it is tried again after pauses.
     masters.iter().for_each(|master| master.set_tracking(false));
@@ -283,7 +283,7 @@ async fn a_late_release_of_one_attempt_does_not_free_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_master_that_is_given_a_key_again_gets_the_release() {
+async fn readded_key_is_released() {
     let (masters, redlock) = masters(3);
     masters[2].partition();
     let guard = redlock.lock(RESOURCE).await.unwrap();
@@ -297,7 +297,7 @@ async fn a_master_that_is_given_a_key_again_gets_the_release() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn closing_waits_for_masters_that_come_back_in_time_and_names_those_that_do_not() {
+async fn shutdown_waits_for_returning_masters_and_names_others() {
     let (masters, _) = masters(3);
     for back in [true, false] {
         let redlock = handle(&masters).ttl(LONG).build().unwrap();
@@ -323,7 +323,7 @@ async fn closing_waits_for_masters_that_come_back_in_time_and_names_those_that_d
 
 /// The process that releases by a token does not know how long the lock may live. The masters do.
 #[tokio::test(start_paused = true)]
-async fn a_key_that_is_left_by_a_release_by_token_is_named_for_as_long_as_masters_let_it_live() {
+async fn key_left_by_a_token_release_is_reported_for_the_max_ttl() {
     const LONGER: Duration = Duration::from_secs(600);
     let masters = SimNodes::new(3, 1);
     masters.init(LONGER);

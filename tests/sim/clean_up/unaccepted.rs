@@ -42,7 +42,7 @@ fn another(masters: &SimNodes) -> Redlock {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_nobody_takes_is_not_extended_and_another_has_it_within_a_ttl() {
+async fn untaken_lock_is_not_extended_and_passes_on_within_a_ttl() {
     for auto_extend in [true, false] {
         let (masters, redlock) = masters(3);
         let other = another(&masters);
@@ -59,7 +59,7 @@ async fn a_lock_that_nobody_takes_is_not_extended_and_another_has_it_within_a_tt
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_next_caller_of_the_same_process_has_it_then() {
+async fn next_local_caller_gets_an_untaken_lock() {
     let (masters, redlock) = masters(3);
     let mut asking = pin!(redlock.lock(RESOURCE).wait_forever().into_future());
     won(&mut asking, another(&masters).try_lock(RESOURCE).await.unwrap()).await;
@@ -69,7 +69,7 @@ async fn the_next_caller_of_the_same_process_has_it_then() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_is_taken_late_is_extended_from_then_on() {
+async fn lock_taken_late_is_extended_afterwards() {
     for late in [ms(100), ms(400), ms(900)] {
         let (masters, redlock) = masters(3);
         let mut asking = pin!(redlock.lock(RESOURCE).wait_forever().into_future());
@@ -84,7 +84,7 @@ async fn a_lock_that_is_taken_late_is_extended_from_then_on() {
 
 /// Its holder may continue with it.
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_was_resumed_for_nobody_is_left_to_its_holder() {
+async fn untaken_resumed_lease_stays_with_its_holder() {
     let (masters, redlock) = masters(3);
     let lease = full(&redlock, &masters).await.into_lease();
     let mut resuming = Box::pin(redlock.resume(again(&lease)));
@@ -99,7 +99,7 @@ async fn a_lease_that_was_resumed_for_nobody_is_left_to_its_holder() {
 
 /// A master reports that its data may be gone, and then shows that it is not.
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_nobody_takes_is_not_extended_behind_a_report_either() {
+async fn untaken_lock_is_not_extended_after_a_report() {
     let (masters, redlock) = masters(3);
     let other = another(&masters);
     let mut asking = pin!(redlock.lock(RESOURCE).wait_forever().into_future());

@@ -96,8 +96,8 @@ fn caught(flaw: Option<Flaw>, nemesis: impl Fn(u64) -> Nemesis) -> u64 {
 }
 
 #[test]
-fn a_locker_without_a_flaw_passes() {
-    seeds::each("a_locker_without_a_flaw_passes", 0..SEEDS, |seed| async move {
+fn correct_locker_passes() {
+    seeds::each("correct_locker_passes", 0..SEEDS, |seed| async move {
         let claims = campaign(seed, None, nemesis(seed)).await.judge().await?;
         ensure!(claims >= 10, "only {claims} claims: a locker that never locks proves nothing");
         Ok(())
@@ -105,7 +105,7 @@ fn a_locker_without_a_flaw_passes() {
 }
 
 #[test]
-fn a_run_repeats_itself_to_the_nanosecond() {
+fn run_is_reproducible_to_the_nanosecond() {
     let run = |seed| {
         let outcome = seeds::simulate(campaign(seed, None, nemesis(seed)));
         // Tokens are random in every run, and decide nothing.
@@ -117,7 +117,7 @@ fn a_run_repeats_itself_to_the_nanosecond() {
 }
 
 #[test]
-fn without_faults_nothing_is_left_when_all_locks_are_released() {
+fn without_faults_releases_leave_no_keys() {
     let left = |seed, flaw| {
         let calm = Nemesis::new(seed).faults([]);
         no_residue(seeds::simulate(campaign(seed, flaw, calm)).masters.keys())
@@ -135,7 +135,7 @@ fn half_of_the_masters_as_a_quorum_is_caught() {
 }
 
 #[test]
-fn silence_taken_for_consent_is_caught() {
+fn treating_silence_as_consent_is_caught() {
     caught(Some(Flaw::CountsUnknown), nemesis);
 }
 
@@ -145,7 +145,7 @@ fn a_release_without_compare_is_caught() {
 }
 
 #[test]
-fn validity_counted_from_the_replies_is_caught() {
+fn validity_measured_from_replies_is_caught() {
     caught(Some(Flaw::ValidityFromReplies), nemesis);
 }
 
@@ -166,12 +166,12 @@ fn a_reused_token_without_clean_up_is_caught() {
 
 /// Without a quarantine, no locker survives masters that lose data.
 #[test]
-fn masters_that_forget_break_even_a_locker_without_a_flaw() {
+fn forgetful_masters_break_even_a_correct_locker() {
     caught(None, |seed| nemesis(seed).faults([Fault::KillAndLoseData, Fault::Partition]));
 }
 
 /// No locker survives clocks that jump by more than the guard on many masters.
 #[test]
-fn clocks_that_jump_further_than_the_guard_break_even_a_locker_without_a_flaw() {
+fn clock_jumps_beyond_the_guard_break_even_a_correct_locker() {
     caught(None, |seed| nemesis(seed).faults([Fault::ClockStep]).clock_step_max(TTL * 2));
 }

@@ -61,7 +61,7 @@ fn assert_two_holders(found: Option<String>) {
 // Inside the assumptions.
 
 #[tokio::test(start_paused = true)]
-async fn a_master_stopped_for_less_than_the_node_timeout_is_a_slow_vote() {
+async fn master_stopped_within_the_node_timeout_still_votes() {
     let (masters, redlock) = masters(5);
     hold(&masters[..3]);
     let acquiring = tokio::spawn(redlock.lock(RESOURCE).into_future());
@@ -73,7 +73,7 @@ async fn a_master_stopped_for_less_than_the_node_timeout_is_a_slow_vote() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn stopped_masters_of_a_minority_cost_no_time_at_all() {
+async fn stopped_minority_costs_no_time() {
     let (masters, redlock) = masters(5);
     hold(&masters[..2]);
     let begin = masters.clock().now();
@@ -89,7 +89,7 @@ async fn stopped_masters_of_a_minority_cost_no_time_at_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stopped_majority_refuses_all_and_the_holder_keeps_its_deadline() {
+async fn stopped_majority_refuses_all_and_the_deadline_stays() {
     let (masters, redlock) = masters(5);
     let begin = masters.clock().now();
     let guard = full(&redlock, &masters).await;
@@ -119,7 +119,7 @@ async fn masters_that_restart_with_their_keys_keep_the_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_cut_off_from_a_majority_fails_cleanly_and_another_goes_on() {
+async fn client_cut_off_from_a_majority_fails_cleanly() {
     let (masters, redlock) = masters(5);
     let other = handle(&masters.another_client()).build().unwrap();
     partition(&masters[..3]);
@@ -135,7 +135,7 @@ async fn a_client_cut_off_from_a_majority_fails_cleanly_and_another_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn masters_that_do_and_do_not_say_so_are_counted_as_unknown_and_released() {
+async fn masters_with_lost_replies_are_unknown_and_released() {
     let (masters, redlock) = masters(5);
     masters[..3].iter().for_each(|master| master.lose_replies(true));
     let error = redlock.try_lock(RESOURCE).await.unwrap_err();
@@ -145,7 +145,7 @@ async fn masters_that_do_and_do_not_say_so_are_counted_as_unknown_and_released()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reply_held_for_longer_than_the_ttl_is_no_grant_any_more() {
+async fn reply_delayed_beyond_the_ttl_is_not_a_grant() {
     let (masters, redlock) = masters(3);
     let late = ms(1_500);
     masters[..2].iter().for_each(|master| master.delay(ms(0)..=ms(0), late..=late));
@@ -157,7 +157,7 @@ async fn a_reply_held_for_longer_than_the_ttl_is_no_grant_any_more() {
 
 /// A grant that arrives after its attempt was abandoned is not part of the next attempt.
 #[tokio::test(start_paused = true)]
-async fn grants_of_a_lost_attempt_never_count_for_the_next() {
+async fn grants_of_a_lost_attempt_are_invalid_for_the_next() {
     let (masters, redlock) = masters(3);
     masters[0].put(RESOURCE, "stranger", 60_000);
     masters[1].delay(ms(0)..=ms(0), ms(60)..=ms(60));
@@ -169,7 +169,7 @@ async fn grants_of_a_lost_attempt_never_count_for_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn errors_of_a_minority_are_no_votes_and_release_works_when_they_are_over() {
+async fn error_replies_are_not_votes_and_release_works_afterwards() {
     let (masters, redlock) = masters(5);
     for error in [
         "OOM command not allowed when used memory > 'maxmemory'",
@@ -199,7 +199,7 @@ async fn errors_of_a_minority_are_no_votes_and_release_works_when_they_are_over(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_master_turned_replica_does_not_count_for_a_lease_any_more() {
+async fn demoted_masters_end_a_lease() {
     let (masters, redlock) = masters(5);
     let guard = full(&redlock, &masters).await;
     let error = Some("READONLY You can't write against a read only replica.");
@@ -211,7 +211,7 @@ async fn a_master_turned_replica_does_not_count_for_a_lease_any_more() {
 /// A replica shows its role on a new connection, and gets no more requests. Its confirmations as a
 /// master must not stay valid.
 #[tokio::test(start_paused = true)]
-async fn masters_that_come_back_as_replicas_do_not_count_for_a_lease_any_more() {
+async fn masters_returning_as_replicas_end_a_lease() {
     let (masters, redlock) = masters(5);
     let guard = redlock.lock(RESOURCE).min_copies(5).auto_extend(false).await.unwrap();
     masters[..2].iter().for_each(|master| master.set_role(Role::Replica));
@@ -223,7 +223,7 @@ async fn masters_that_come_back_as_replicas_do_not_count_for_a_lease_any_more() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn clocks_that_jump_by_the_guard_or_run_fast_within_it_are_covered() {
+async fn clock_errors_within_the_guard_are_covered() {
     for without in [&[][..], &[0], &[0, 1]] {
         let duel = Duel::begin(without).await;
         duel.masters.iter().for_each(|master| master.step_clock(GUARD.as_millis() as i64));
@@ -237,7 +237,7 @@ async fn clocks_that_jump_by_the_guard_or_run_fast_within_it_are_covered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clocks_that_jump_back_make_keys_live_longer_and_nothing_else() {
+async fn clocks_that_jump_back_only_prolong_keys() {
     let duel = Duel::begin(&[]).await;
     duel.masters.iter().for_each(|master| master.step_clock(-5_000));
     sleep(TTL + GUARD * 2).await;
@@ -250,7 +250,7 @@ async fn clocks_that_jump_back_make_keys_live_longer_and_nothing_else() {
 
 /// With `m` copies of five the lock survives `m + 3 - 5 - 1` masters that break the rules.
 #[tokio::test(start_paused = true)]
-async fn copies_beyond_a_quorum_survive_as_many_masters_that_break_the_rules() {
+async fn each_copy_beyond_a_quorum_survives_one_faulty_master() {
     for (without, broken) in [(&[][..], 2), (&[0], 1), (&[0, 1], 0)] {
         let duel = Duel::begin(without).await;
         duel.masters[2..2 + broken].iter().for_each(|master| master.flush());
@@ -264,7 +264,7 @@ async fn copies_beyond_a_quorum_survive_as_many_masters_that_break_the_rules() {
 // Outside of them: the violation is there, and the checker sees it.
 
 #[tokio::test(start_paused = true)]
-async fn one_more_clock_that_jumps_further_than_the_guard_makes_two_holders() {
+async fn one_more_clock_jump_beyond_the_guard_makes_two_holders() {
     for (without, broken) in [(&[][..], 3), (&[0], 2), (&[0, 1], 1)] {
         let duel = Duel::begin(without).await;
         duel.masters[2..2 + broken].iter().for_each(|master| master.step_clock(5_000));
@@ -273,7 +273,7 @@ async fn one_more_clock_that_jumps_further_than_the_guard_makes_two_holders() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_more_master_that_loses_its_keys_makes_two_holders() {
+async fn one_more_master_losing_its_keys_makes_two_holders() {
     for (without, broken) in [(&[][..], 3), (&[0], 2), (&[0, 1], 1)] {
         // Simulates an eviction or a FLUSHALL: the process continues, and the key is gone.
         let duel = Duel::begin(without).await;
@@ -283,7 +283,7 @@ async fn one_more_master_that_loses_its_keys_makes_two_holders() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restart_without_data_is_noticed_by_a_holder_that_is_connected() {
+async fn connected_holder_notices_a_restart_without_data() {
     for (without, broken) in [(&[][..], 3), (&[0], 2), (&[0, 1], 1)] {
         let duel = Duel::begin(without).await;
         duel.masters[2..2 + broken].iter().for_each(|master| master.crash_and_restart(false));
@@ -293,7 +293,7 @@ async fn a_restart_without_data_is_noticed_by_a_holder_that_is_connected() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restart_without_data_makes_two_holders_when_the_first_is_cut_off() {
+async fn restart_without_data_makes_two_holders_if_one_is_cut_off() {
     for (without, broken) in [(&[][..], 3), (&[0], 2), (&[0, 1], 1)] {
         let duel = Duel::begin(without).await;
         for master in &duel.masters[2..2 + broken] {
@@ -306,7 +306,7 @@ async fn a_restart_without_data_makes_two_holders_when_the_first_is_cut_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_clock_that_runs_faster_than_guard_and_drift_allow_makes_two_holders() {
+async fn clock_faster_than_guard_and_drift_makes_two_holders() {
     let duel = Duel::begin(&[0, 1]).await;
     duel.masters[2].set_clock_rate(1.5);
     sleep(ms(800)).await;
@@ -333,7 +333,7 @@ fn assert_caught(seeds: u64, nemesis: impl Fn(u64) -> Nemesis) {
 }
 
 #[test]
-fn a_campaign_of_clocks_that_jump_further_than_the_guard_is_caught() {
+fn campaign_of_clock_jumps_beyond_the_guard_is_caught() {
     assert_caught(20, |seed| {
         let faults = [Fault::ClockStep, Fault::Partition];
         Nemesis::new(seed).at_most(2).faults(faults).clock_step_max(TTL * 2)
@@ -341,7 +341,7 @@ fn a_campaign_of_clocks_that_jump_further_than_the_guard_is_caught() {
 }
 
 #[test]
-fn a_campaign_of_masters_that_forget_is_caught() {
+fn campaign_of_forgetful_masters_is_caught() {
     assert_caught(100, |seed| {
         let faults = [Fault::KillAndLoseData, Fault::Partition];
         Nemesis::new(seed).at_most(2).faults(faults)
@@ -349,7 +349,7 @@ fn a_campaign_of_masters_that_forget_is_caught() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_of_one_lock_are_as_many_as_they_need_to_be() {
+async fn one_lock_sends_the_minimum_of_requests() {
     let (masters, redlock) = masters(5);
     let guard = full(&redlock, &masters).await;
     guard.release().await.unwrap();

@@ -53,20 +53,20 @@ fn campaigns(test: &str, campaign: Campaign, seeds: u64) {
 }
 
 #[test]
-fn five_masters_of_which_two_are_in_trouble_have_one_holder_at_a_time() {
-    campaigns("five_masters_of_which_two_are_in_trouble_have_one_holder_at_a_time", FIVE, 100);
+fn five_masters_with_two_faulty_have_one_holder_at_a_time() {
+    campaigns("five_masters_with_two_faulty_have_one_holder_at_a_time", FIVE, 100);
 }
 
 #[test]
-fn three_masters_of_which_one_is_in_trouble_have_one_holder_at_a_time() {
-    campaigns("three_masters_of_which_one_is_in_trouble_have_one_holder_at_a_time", THREE, 100);
+fn three_masters_with_one_faulty_have_one_holder_at_a_time() {
+    campaigns("three_masters_with_one_faulty_have_one_holder_at_a_time", THREE, 100);
 }
 
 /// Safety needs no majority: only progress does.
 #[test]
-fn a_majority_in_trouble_costs_time_and_never_two_holders() {
+fn faulty_majority_costs_time_and_never_makes_two_holders() {
     seeds::each(
-        "a_majority_in_trouble_costs_time_and_never_two_holders",
+        "faulty_majority_costs_time_and_never_makes_two_holders",
         0..40,
         |seed| async move {
             let nemesis = nemesis(seed, FIVE.masters).at_most(4);
@@ -80,9 +80,9 @@ fn a_majority_in_trouble_costs_time_and_never_two_holders() {
 /// Any number of masters lose data at any time, with all other faults. The same campaigns without a
 /// quarantine show two holders: `faults.rs`.
 #[test]
-fn masters_that_forget_have_one_holder_at_a_time() {
+fn forgetful_masters_have_one_holder_at_a_time() {
     const FORGETFUL: Campaign = Campaign { quarantine: Quarantine::On, ..FIVE };
-    seeds::each("masters_that_forget_have_one_holder_at_a_time", 0..40, |seed| async move {
+    seeds::each("forgetful_masters_have_one_holder_at_a_time", 0..40, |seed| async move {
         use Fault::{ClockStep, Delay, Kill, KillAndLoseData, Partition, Pause};
         let faults = [KillAndLoseData, KillAndLoseData, Kill, Partition, Pause, Delay, ClockStep];
         let nemesis = nemesis(seed, FORGETFUL.masters).at_most(4).faults(faults);
@@ -93,7 +93,7 @@ fn masters_that_forget_have_one_holder_at_a_time() {
 }
 
 #[test]
-fn a_campaign_repeats_itself() {
+fn campaign_is_reproducible() {
     let run = |seed| seeds::simulate(FIVE.run(seed, &nemesis(seed, 5))).unwrap();
     assert_eq!(run(1), run(1));
     assert_ne!(run(1).story, run(2).story);

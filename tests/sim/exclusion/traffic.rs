@@ -58,7 +58,7 @@ fn of(seed: u64) -> u64 {
 }
 
 #[test]
-fn the_traffic_of_a_seed_is_the_same_in_each_run() {
+fn traffic_is_the_same_for_the_same_seed() {
     let seeds = 0..if std::env::var_os(FILE).is_some() { 200 } else { 6 };
     let digests: Vec<String> = seeds.map(|seed| format!("{seed} {:016x}", of(seed))).collect();
     for (seed, digest) in (0..3).zip(&digests) {

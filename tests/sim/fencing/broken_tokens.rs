@@ -189,17 +189,17 @@ fn caught(scheme: Scheme) -> Box<Disorder> {
 }
 
 #[test]
-fn the_maximum_of_a_majority_is_caught() {
+fn token_from_the_maximum_of_a_majority_is_caught() {
     caught(Scheme::Maximum);
 }
 
 #[test]
-fn a_write_back_to_any_majority_is_caught() {
+fn token_written_back_to_any_majority_is_caught() {
     caught(Scheme::WriteBack);
 }
 
 #[test]
-fn the_time_of_servers_is_caught() {
+fn token_from_server_time_is_caught() {
     assert_ne!(caught(Scheme::ServerTime).rule, TokenRule::Unique, "clocks step back");
 }
 

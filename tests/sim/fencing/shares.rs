@@ -66,20 +66,20 @@ fn assert_fair(shares: &[usize]) {
 }
 
 #[test]
-fn one_of_eight_contenders_that_is_an_hour_behind_gets_its_share() {
+fn contender_an_hour_behind_gets_its_share() {
     let steps = [HOUR, 0, 0, 0, 0, 0, 0, 0];
     let shares = seeds::simulate(shares(&steps, &[RESOURCE], Duration::from_secs(15)));
     assert_fair(&shares);
 }
 
 #[test]
-fn thirty_contenders_whose_clocks_are_apart_get_their_shares() {
+fn thirty_contenders_with_different_clocks_get_their_shares() {
     let shares = seeds::simulate(shares(&[1_000; 30], &[RESOURCE], Duration::from_secs(25)));
     assert_fair(&shares);
 }
 
 #[test]
-fn resources_that_share_a_member_do_not_starve_each_other() {
+fn resources_sharing_a_member_do_not_starve_each_other() {
     let member = Member::of(RESOURCE.as_bytes());
     let twin = (0..).map(|nth| format!("twin:{nth}"));
     let twin = twin.into_iter().find(|name| Member::of(name.as_bytes()) == member).unwrap();

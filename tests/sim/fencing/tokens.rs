@@ -31,7 +31,7 @@ pub(super) async fn token(redlock: &Redlock, resource: &str) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_lock_of_a_resource_has_a_larger_token_than_the_one_before() {
+async fn each_lock_has_a_larger_token_than_the_previous() {
     let (masters, first) = masters(5);
     let second = handle(&masters.another_client()).build().unwrap();
     let mut largest = 0;
@@ -43,7 +43,7 @@ async fn each_lock_of_a_resource_has_a_larger_token_than_the_one_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_fencing_there_is_no_token_and_no_ballot() {
+async fn plain_lock_has_no_token_and_no_ballot() {
     let masters = admitted(3, 0);
     let redlock = handle(&masters).fencing(false).build().unwrap();
     let guard = redlock.lock(RESOURCE).await.unwrap();
@@ -55,7 +55,7 @@ async fn without_fencing_there_is_no_token_and_no_ballot() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_is_taken_over_gets_a_larger_token() {
+async fn resumed_lease_gets_a_larger_token() {
     let (_masters, redlock) = masters(3);
     let guard = redlock.lock(RESOURCE).await.unwrap();
     let first = guard.fencing_token();
@@ -71,7 +71,7 @@ async fn a_lease_that_is_taken_over_gets_a_larger_token() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_fencing_what_is_taken_over_has_no_token() {
+async fn plain_resumed_lease_has_no_token() {
     let masters = admitted(3, 0);
     let redlock = handle(&masters).build().unwrap();
     let lease = redlock.lock(RESOURCE).await.unwrap().into_lease();
@@ -84,7 +84,7 @@ async fn without_fencing_what_is_taken_over_has_no_token() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn masters_that_take_no_ballots_do_not_count() {
+async fn masters_without_ballots_do_not_vote() {
     let (masters, _) = masters(3);
     masters[0].refuse_ballots(Some("NOPERM this user has no permissions"));
     let redlock = handle(&masters.another_client()).build().unwrap();
@@ -104,7 +104,7 @@ async fn masters_that_take_no_ballots_do_not_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_score_that_no_client_can_have_written_is_named_and_costs_one_master() {
+async fn impossible_score_is_named_and_excludes_one_master() {
     let (masters, redlock) = masters(3);
     token(&redlock, RESOURCE).await;
     let member = Member::of(RESOURCE.as_bytes());
@@ -119,7 +119,7 @@ async fn a_score_that_no_client_can_have_written_is_named_and_costs_one_master()
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_ballot_is_sent_that_would_reach_2_to_the_53() {
+async fn sent_ballots_stay_below_2_to_the_53() {
     let (masters, redlock) = masters(3);
     token(&redlock, RESOURCE).await;
     let member = Member::of(RESOURCE.as_bytes());
@@ -140,7 +140,7 @@ async fn no_ballot_is_sent_that_would_reach_2_to_the_53() {
 // Masters that refused.
 
 #[tokio::test(start_paused = true)]
-async fn a_minority_that_refuses_the_ballot_costs_nothing_and_is_a_copy() {
+async fn minority_refusing_the_ballot_still_holds_copies() {
     let (masters, redlock) = masters(5);
     token(&redlock, "first").await;
     let member = Member::of(RESOURCE.as_bytes());
@@ -160,7 +160,7 @@ async fn a_minority_that_refuses_the_ballot_costs_nothing_and_is_a_copy() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_is_given_back_with_the_question_for_a_score() {
+async fn readd_also_requests_the_score() {
     let (masters, redlock) = masters(3);
     let guard = redlock.lock(RESOURCE).min_copies(3).await.unwrap();
     let forced = masters[0].holder(RESOURCE).unwrap();
@@ -172,7 +172,7 @@ async fn a_key_is_given_back_with_the_question_for_a_score() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_ballot_that_nobody_accepts_in_time_is_a_lock_that_is_held() {
+async fn lock_fails_if_no_quorum_accepts_its_ballot_in_time() {
     let (masters, redlock) = masters(3);
     token(&redlock, "first").await;
     // One master grants and refuses, and then is silent. Another is dead.
@@ -218,7 +218,7 @@ async fn second_ballots(apart_ms: i64, locks: u64) -> u64 {
 }
 
 #[test]
-fn masters_whose_clocks_are_apart_cost_no_round_trip() {
+fn masters_with_different_clocks_cost_no_round_trip() {
     for apart in [0, 100, HOUR] {
         let second = seeds::simulate(second_ballots(apart, 1_000));
         assert!(second <= 10, "{second} of 1,000 with clocks {apart} ms apart");
@@ -226,7 +226,7 @@ fn masters_whose_clocks_are_apart_cost_no_round_trip() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_is_an_hour_behind_learns_it_from_the_scores() {
+async fn client_an_hour_behind_learns_it_from_the_scores() {
     let (masters, behind) = masters(5);
     token(&behind, "something").await;
     masters.iter().for_each(|master| master.step_clock(HOUR));
@@ -263,7 +263,7 @@ async fn second_ballots_in_turn(seed: u64, locks: u64) -> u64 {
 }
 
 #[test]
-fn clients_that_take_turns_learn_once_how_far_they_are_apart() {
+fn alternating_clients_learn_their_clock_difference_once() {
     for seed in 0..4 {
         let second = seeds::simulate(second_ballots_in_turn(seed, 1_000));
         println!("{second} of 1,000 with seed {seed}");
@@ -272,7 +272,7 @@ fn clients_that_take_turns_learn_once_how_far_they_are_apart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_score_near_the_end_on_one_master_is_not_carried_to_the_others() {
+async fn score_near_the_maximum_does_not_spread_from_one_master() {
     let (masters, redlock) = masters(5);
     token(&redlock, RESOURCE).await;
     let member = Member::of(RESOURCE.as_bytes());
@@ -295,7 +295,7 @@ async fn a_score_near_the_end_on_one_master_is_not_carried_to_the_others() {
 
 /// They are followed in the first attempt, also of a client that makes only one.
 #[tokio::test(start_paused = true)]
-async fn scores_near_the_end_on_a_quorum_are_passed_by_clients_that_try_once() {
+async fn scores_near_the_maximum_on_a_quorum_are_exceeded() {
     for far in [2, 3] {
         let (masters, redlock) = masters(3);
         token(&redlock, RESOURCE).await;
@@ -339,9 +339,9 @@ fn nemesis(seed: u64) -> Nemesis {
 /// Each campaign checks its tokens (`contenders.rs`). This test runs as many seeds as you pass:
 /// `REDLOCK_SEED=0..100000`.
 #[test]
-fn tokens_keep_their_order_whatever_happens() {
+fn tokens_keep_their_order_under_faults() {
     let counters: Arc<[AtomicUsize; 3]> = Arc::default();
-    seeds::each("tokens_keep_their_order_whatever_happens", 0..16, |seed| {
+    seeds::each("tokens_keep_their_order_under_faults", 0..16, |seed| {
         let counters = counters.clone();
         async move {
             let outcome = FIVE.run(seed, &nemesis(seed)).await?;

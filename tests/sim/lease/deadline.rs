@@ -95,7 +95,7 @@ async fn no_key_is_set_again_once_the_holder_has_seen_the_end() {
 
 /// The holder knows it first, and the driver learns of it with the next answer.
 #[tokio::test(start_paused = true)]
-async fn callers_of_the_same_process_ask_as_soon_as_the_driver_learns_of_the_end() {
+async fn local_callers_retry_as_soon_as_the_driver_learns_of_the_end() {
     let clock = Clock::paused();
     let (masters, redlock, guard) = held(&clock).await;
     let _waiting = tokio::spawn(redlock.lock(RESOURCE).wait_forever().into_future());

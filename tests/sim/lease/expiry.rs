@@ -14,7 +14,7 @@ use crate::arena::{
 const PAUSE_MAX: Duration = ms(200);
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_whose_holder_died_is_free_after_its_keys_have_expired_and_not_before() {
+async fn lock_of_a_dead_holder_is_free_after_its_keys_expire() {
     let (masters, redlock) = masters(5);
     full(&redlock, &masters).await.forget();
     let begin = masters.clock().now();
@@ -51,7 +51,7 @@ async fn the_loss_is_reported_when_it_happens() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_margin_ends_the_lease_earlier_and_leaves_the_keys_as_long() {
+async fn stop_margin_ends_the_lease_earlier_and_not_the_keys() {
     let (masters, redlock) = masters(3);
     let request = redlock.lock(RESOURCE).auto_extend(false).stop_margin(ms(300));
     let guard = request.await.unwrap();
@@ -65,7 +65,7 @@ async fn a_stop_margin_ends_the_lease_earlier_and_leaves_the_keys_as_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn validity_counts_from_before_the_request_was_sent() {
+async fn validity_starts_before_the_request_is_sent() {
     let (masters, redlock) = masters(5);
     for master in masters.iter() {
         master.delay(ms(15)..=ms(15), ms(20)..=ms(20));
@@ -78,7 +78,7 @@ async fn validity_counts_from_before_the_request_was_sent() {
 
 /// The last grant of the quorum comes at the very end: an instant is either before it or too late.
 #[tokio::test(start_paused = true)]
-async fn a_lease_of_which_nothing_is_left_is_not_handed_out() {
+async fn lease_without_remaining_time_is_not_returned() {
     for (left, is_won) in [(1, true), (0, false)] {
         let (masters, redlock) = masters(3);
         masters.iter().for_each(|master| master.delay(ms(20)..=ms(20), ms(20)..=ms(20)));
@@ -108,7 +108,7 @@ async fn the_slowest_of_the_quorum_does_not_move_the_start() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guard_is_never_revived_by_extensions_that_arrive_late() {
+async fn late_extensions_never_revive_a_guard() {
     let (masters, redlock) = masters(5);
     let guard = full(&redlock, &masters).await;
     hold(&masters);
@@ -129,7 +129,7 @@ async fn a_guard_is_never_revived_by_extensions_that_arrive_late() {
 
 /// Late by so little that the masters still have the keys: only the clock forbids it.
 #[tokio::test(start_paused = true)]
-async fn a_confirmation_at_the_very_deadline_is_too_late() {
+async fn confirmation_at_the_deadline_is_too_late() {
     let (masters, redlock) = masters(3);
     let guard = redlock.lock(RESOURCE).auto_extend(false).await.unwrap();
     sleep(ms(900)).await;
@@ -144,7 +144,7 @@ async fn a_confirmation_at_the_very_deadline_is_too_late() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_that_stood_still_finds_its_lease_over_and_does_not_extend_it() {
+async fn paused_process_finds_its_lease_over_and_does_not_extend_it() {
     let (masters, redlock) = masters(5);
     let guard = full(&redlock, &masters).await;
     // Nothing of the process runs in between: the deadline and the keeper's timers are all past.
@@ -156,7 +156,7 @@ async fn a_process_that_stood_still_finds_its_lease_over_and_does_not_extend_it(
 }
 
 #[tokio::test(start_paused = true)]
-async fn grants_that_come_when_nothing_is_left_make_no_holder_and_leave_no_key() {
+async fn late_grants_make_no_holder_and_leave_no_key() {
     let masters = crate::arena::admitted(3, 0);
     let builder = handle(&masters).ttl(ms(10)).node_timeout(Duration::from_micros(2_500));
     let redlock: Redlock = builder.build().unwrap();
@@ -170,7 +170,7 @@ async fn grants_that_come_when_nothing_is_left_make_no_holder_and_leave_no_key()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guard_that_waited_too_long_for_its_caller_is_not_handed_out() {
+async fn guard_polled_after_its_expiry_is_not_returned() {
     let (masters, redlock) = masters(3);
     for master in masters.iter() {
         master.delay(ms(0)..=ms(0), ms(20)..=ms(20));

@@ -14,7 +14,7 @@ fn is_release(verb: &Verb) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_keeper_extends_at_a_third_of_the_ttl_for_as_long_as_the_guard_lives() {
+async fn keeper_extends_at_a_third_of_the_ttl_while_the_guard_lives() {
     let (masters, redlock) = masters(5);
     let guard = full(&redlock, &masters).await;
     for _ in 0..1_000 {
@@ -30,7 +30,7 @@ async fn the_keeper_extends_at_a_third_of_the_ttl_for_as_long_as_the_guard_lives
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_keeper_that_is_not_wanted_or_not_any_more_lets_the_lease_lapse() {
+async fn lease_lapses_without_a_keeper_or_after_max_hold() {
     let (masters, redlock) = masters(3);
     let begin = masters.clock().now();
     let guard = redlock.lock(RESOURCE).max_hold(ms(3_000)).await.unwrap();
@@ -49,7 +49,7 @@ async fn a_keeper_that_is_not_wanted_or_not_any_more_lets_the_lease_lapse() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_minority_whose_replies_are_lost_costs_nothing() {
+async fn lost_replies_of_a_minority_cost_nothing() {
     let (masters, redlock) = masters(5);
     let guard = full(&redlock, &masters).await;
     masters[..2].iter().for_each(|master| master.lose_replies(true));
@@ -64,7 +64,7 @@ async fn a_minority_whose_replies_are_lost_costs_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_majority_whose_replies_are_lost_ends_the_lease_at_its_deadline_and_no_earlier() {
+async fn lost_replies_of_a_majority_end_the_lease_at_its_deadline() {
     let (masters, redlock) = masters(5);
     let guard = full(&redlock, &masters).await;
     let begin = masters.clock().now();
@@ -83,7 +83,7 @@ async fn a_majority_whose_replies_are_lost_ends_the_lease_at_its_deadline_and_no
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_majority_that_is_back_in_time_keeps_the_lease() {
+async fn majority_returning_in_time_keeps_the_lease() {
     let (masters, redlock) = masters(5);
     let guard = full(&redlock, &masters).await;
     for _ in 0..10 {
@@ -97,7 +97,7 @@ async fn a_majority_that_is_back_in_time_keeps_the_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_extension_on_less_than_a_quorum_moves_nothing_and_shortens_nothing() {
+async fn extension_on_less_than_a_quorum_changes_nothing() {
     let (masters, redlock) = masters(5);
     let request = redlock.lock(RESOURCE).min_copies(5).auto_extend(false);
     let guard = request.await.unwrap();
@@ -113,7 +113,7 @@ async fn an_extension_on_less_than_a_quorum_moves_nothing_and_shortens_nothing()
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_extension_counts_from_before_it_was_sent() {
+async fn extended_validity_starts_before_the_request_is_sent() {
     let (masters, redlock) = masters(3);
     let guard = redlock.lock(RESOURCE).auto_extend(false).await.unwrap();
     sleep(ms(500)).await;
@@ -136,7 +136,7 @@ async fn a_shorter_extension_never_shortens_the_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_minority_that_lost_the_key_is_given_it_again() {
+async fn key_is_readded_on_a_minority_that_lost_it() {
     let (masters, redlock) = crate::arena::trusting(5);
     let guard = full(&redlock, &masters).await;
     masters[0].flush();
@@ -154,7 +154,7 @@ async fn a_minority_that_lost_the_key_is_given_it_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn masters_may_lose_the_key_one_after_the_other_when_each_is_repaired_in_between() {
+async fn lease_survives_masters_losing_the_key_one_at_a_time() {
     let (masters, redlock) = crate::arena::trusting(5);
     let guard = full(&redlock, &masters).await;
     for master in masters.iter().cycle().take(20) {
@@ -165,7 +165,7 @@ async fn masters_may_lose_the_key_one_after_the_other_when_each_is_repaired_in_b
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_majority_that_lost_the_key_ends_the_lease_as_soon_as_it_is_known() {
+async fn lease_ends_when_a_majority_is_known_to_have_lost_the_key() {
     let (masters, redlock) = crate::arena::trusting(5);
     let guard = full(&redlock, &masters).await;
     let begin = masters.clock().now();
@@ -228,7 +228,7 @@ async fn no_key_is_set_again_after_the_deadline() {
 
 /// Its first confirmation would come after the old end of the lease.
 #[tokio::test(start_paused = true)]
-async fn a_key_that_is_set_again_in_time_and_confirmed_too_late_revives_nothing() {
+async fn readded_key_confirmed_too_late_revives_nothing() {
     let (masters, redlock) = masters(3);
     let guard = full(&redlock, &masters).await;
     masters[0].flush();
@@ -243,7 +243,7 @@ async fn a_key_that_is_set_again_in_time_and_confirmed_too_late_revives_nothing(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_is_resumed_is_extended_first_and_kept_then() {
+async fn resumed_lease_is_extended_first_and_then_kept() {
     let (masters, redlock) = masters(5);
     let lease = full(&redlock, &masters).await.into_lease();
     sleep(ms(900)).await;

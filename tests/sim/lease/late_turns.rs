@@ -115,7 +115,7 @@ async fn in_a_task(test: impl Future<Output = ()> + Send + 'static) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_can_be_read_is_not_late_because_the_process_stood_still() {
+async fn readable_answer_is_not_late_after_a_process_pause() {
     in_a_task(async {
         let redlock = handle().await;
         // From here on the runtime looks at nothing for a while.
@@ -135,7 +135,7 @@ async fn an_answer_that_can_be_read_is_not_late_because_the_process_stood_still(
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_node_timeout_of_what_waits_in_line_runs_from_when_it_is_written() {
+async fn node_timeout_of_a_queued_request_starts_when_it_is_written() {
     /// The smallest window.
     const WINDOW: usize = 128;
     in_a_task(async {
@@ -178,7 +178,7 @@ fn asked(masters: &SimNodes) -> [usize; 2] {
 
 /// Previously, each caller sent two requests to all masters: for the lock, and for its holder.
 #[tokio::test(start_paused = true)]
-async fn callers_whose_waits_are_over_when_they_are_seen_share_an_attempt_and_a_question() {
+async fn expired_callers_share_an_attempt_and_a_query() {
     for is_free in [true, false] {
         in_a_task(async move {
             let (masters, redlock) = masters(5);
@@ -203,7 +203,7 @@ async fn callers_whose_waits_are_over_when_they_are_seen_share_an_attempt_and_a_
 
 /// Each try is a separate attempt, however late the driver sees it.
 #[tokio::test(start_paused = true)]
-async fn tries_that_are_seen_late_are_attempts_all_the_same() {
+async fn try_locks_seen_late_are_still_separate_attempts() {
     in_a_task(async {
         let (masters, redlock) = masters(5);
         redlock.status(RESOURCE).await;
@@ -218,7 +218,7 @@ async fn tries_that_are_seen_late_are_attempts_all_the_same() {
 
 /// The first caller may stay in line until its wait is over, with others after it.
 #[tokio::test(start_paused = true)]
-async fn a_caller_whose_wait_ends_while_it_stands_in_line_has_one_attempt() {
+async fn caller_whose_wait_ends_in_line_gets_one_attempt() {
     /// The smallest window.
     const WINDOW: usize = 128;
     let (masters, redlock) = masters(5);

@@ -49,7 +49,7 @@ impl Shared {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resumption_that_is_dropped_takes_nothing_from_the_holder() {
+async fn dropped_resume_takes_nothing_from_the_holder() {
     for millis in 0..30 {
         let shared = Shared::new().await;
         match timeout(ms(millis), shared.other.resume(shared.lease())).await {
@@ -61,7 +61,7 @@ async fn a_resumption_that_is_dropped_takes_nothing_from_the_holder() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resumption_in_a_handle_that_is_closed_takes_nothing_from_the_holder() {
+async fn resume_during_shutdown_takes_nothing_from_the_holder() {
     for millis in 0..12 {
         let shared = Shared::new().await;
         let resuming = {
@@ -77,7 +77,7 @@ async fn a_resumption_in_a_handle_that_is_closed_takes_nothing_from_the_holder()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resumption_that_fails_takes_nothing_from_the_holder() {
+async fn failed_resume_takes_nothing_from_the_holder() {
     let shared = Shared::new().await;
     partition(&shared.links[..3]);
     let error = shared.other.resume(shared.lease()).await.unwrap_err();
@@ -110,7 +110,7 @@ async fn a_lease_is_resumed_after_a_short_outage() {
 /// Its caller looks when nothing of the lease is left, but the holder has extended it in the
 /// meantime.
 #[tokio::test(start_paused = true)]
-async fn a_resumption_that_is_noticed_too_late_takes_nothing_from_the_holder() {
+async fn resume_polled_too_late_takes_nothing_from_the_holder() {
     let shared = Shared::new().await;
     let mut resuming = Box::pin(shared.other.resume(shared.lease()));
     assert!(timeout(ms(1), &mut resuming).await.is_err());
@@ -127,7 +127,7 @@ async fn a_resumption_that_is_noticed_too_late_takes_nothing_from_the_holder() {
 /// The client wins by masters 0 and 1. Its request to master 2 arrives after another client has
 /// held and released the lock. Its key is then on 1 and 2, and 2 knows a larger token than its own.
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_has_lapsed_is_resumed_with_a_larger_token_than_all_before() {
+async fn lapsed_lease_is_resumed_with_a_larger_token() {
     let (masters, redlock) = masters(3);
     let late = masters.another_client();
     late[2].delay(TTL * 13 / 10..=TTL * 13 / 10, ms(0)..=ms(0));
@@ -166,7 +166,7 @@ fn raise(masters: &[Arc<SimNode>], score: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resume_whose_ballot_is_refused_proposes_another_in_the_same_attempt() {
+async fn resume_with_a_refused_ballot_proposes_another() {
     let (masters, redlock) = masters(5);
     let lease = full(&redlock, &masters).await.into_lease();
     let largest = 2_000_000_000_000_000 + 31;
@@ -180,7 +180,7 @@ async fn a_resume_whose_ballot_is_refused_proposes_another_in_the_same_attempt()
 
 /// The lease is extended and gets no token. It stays with its holder.
 #[tokio::test(start_paused = true)]
-async fn a_resume_without_a_ballot_left_fails_and_takes_nothing_from_the_holder() {
+async fn resume_without_a_usable_ballot_leaves_the_holders_lock() {
     let shared = Shared::new().await;
     raise(&shared.masters[..3], (1 << 53) - 1);
     let error = shared.other.resume(shared.lease()).await.unwrap_err();
@@ -191,7 +191,7 @@ async fn a_resume_without_a_ballot_left_fails_and_takes_nothing_from_the_holder(
 
 /// A master that has not been admitted is extended, and has no say in the token.
 #[tokio::test(start_paused = true)]
-async fn a_master_that_does_not_vote_is_extended_by_a_resume() {
+async fn resume_also_extends_on_non_voting_masters() {
     let (masters, redlock) = masters(3);
     let lease = full(&redlock, &masters).await.into_lease();
     masters[2].crash_and_restart(true);
@@ -207,7 +207,7 @@ async fn a_master_that_does_not_vote_is_extended_by_a_resume() {
 
 /// The new holder has it: from then on it is his to release.
 #[tokio::test(start_paused = true)]
-async fn a_guard_that_was_resumed_and_dropped_releases() {
+async fn dropped_resumed_guard_releases() {
     let shared = Shared::new().await;
     drop(shared.other.resume(shared.lease()).await.unwrap());
     sleep(ms(100)).await;
@@ -215,7 +215,7 @@ async fn a_guard_that_was_resumed_and_dropped_releases() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_a_dropped_resumption_left_can_be_released() {
+async fn lease_left_by_a_dropped_resume_can_be_released() {
     for millis in 0..20 {
         let (masters, _) = masters(5);
         masters.iter().for_each(|master| master.delay(ms(3)..=ms(9), ms(3)..=ms(9)));

@@ -40,7 +40,7 @@ async fn the_end_of_a_lock_is_reported_soon_after_a_suspension() {
 
 /// The rest of the lease is used, because the driver does not sleep for its whole former interval.
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_has_a_little_left_after_a_suspension_is_extended() {
+async fn lease_with_little_left_after_a_suspension_is_extended() {
     let (masters, redlock) = masters();
     let guard = redlock.lock(RESOURCE).await.unwrap();
     sleep(QUIET).await;
@@ -63,7 +63,7 @@ async fn naps(time: Duration) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handle_that_holds_nothing_sleeps_on() {
+async fn idle_handle_keeps_sleeping() {
     let (masters, redlock) = masters();
     let guard = redlock.lock(RESOURCE).await.unwrap();
     sleep(QUIET).await;

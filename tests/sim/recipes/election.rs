@@ -31,7 +31,7 @@ fn text(leader: &Leader) -> Option<&str> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn everyone_can_read_who_leads_and_since_when() {
+async fn any_client_can_read_who_leads_and_since_when() {
     let (masters, redlock) = masters(5);
     let (one, other) = (candidate(&masters, "10.0.0.7:8080"), redlock.election(RESOURCE));
     assert_eq!(other.leader().await, Leader::None);
@@ -51,7 +51,7 @@ async fn everyone_can_read_who_leads_and_since_when() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_candidate_without_a_text_has_the_label_of_its_handle() {
+async fn candidate_without_a_text_has_its_handles_label() {
     let (masters, _) = masters(3);
     let election = handle(&masters).label("web-1").build().unwrap().election(RESOURCE);
     let leadership = election.campaign().await.unwrap();
@@ -60,7 +60,7 @@ async fn a_candidate_without_a_text_has_the_label_of_its_handle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_text_that_is_no_label_and_a_wait_that_ends_are_errors() {
+async fn invalid_label_or_ended_wait_is_an_error() {
     let (masters, _) = masters(3);
     let refused = candidate(&masters, "a b").campaign().await.unwrap_err();
     assert!(matches!(refused, AcquireError::Invalid(InvalidRequest::Label(_))), "{refused}");
@@ -85,7 +85,7 @@ async fn a_campaign_outlasts_masters_that_do_not_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_returns_resigns_and_work_of_a_lost_leadership_runs_again() {
+async fn finished_work_resigns_and_lost_leadership_restarts_it() {
     let (masters, _) = masters(5);
     let election = candidate(&masters, "a").ttl(TTL);
     assert_eq!(election.clone().run(|_| async { 7 }).await.unwrap(), 7);
@@ -107,7 +107,7 @@ async fn work_that_returns_resigns_and_work_of_a_lost_leadership_runs_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handle_that_is_shut_down_ends_the_run() {
+async fn shutdown_ends_the_run() {
     let (masters, _) = masters(3);
     let redlock = handle(&masters).build().unwrap();
     let run = redlock.election(RESOURCE).run(|_| std::future::pending::<()>());

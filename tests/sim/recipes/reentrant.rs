@@ -21,7 +21,7 @@ use crate::arena::{
 use crate::seeds;
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_is_entered_again_sends_nothing_and_is_one_lock() {
+async fn reentering_a_lock_sends_nothing() {
     let (masters, redlock) = masters(5);
     let owner = redlock.reentrant(RESOURCE);
     let outer = owner.lock().min_copies(5).await.unwrap();
@@ -47,7 +47,7 @@ async fn a_lock_that_is_entered_again_sends_nothing_and_is_one_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_guard_that_is_dropped_releases() {
+async fn last_dropped_guard_releases() {
     let (masters, redlock) = masters(5);
     let owner = redlock.reentrant(RESOURCE);
     let guards = [owner.lock().await.unwrap(), owner.lock().await.unwrap()];
@@ -56,7 +56,7 @@ async fn the_last_guard_that_is_dropped_releases() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_owner_is_another_contender() {
+async fn owners_are_separate_contenders() {
     let (_masters, redlock) = masters(5);
     let (one, other) = (redlock.reentrant(RESOURCE), redlock.reentrant(RESOURCE));
     let guard = one.lock().await.unwrap();
@@ -68,7 +68,7 @@ async fn another_owner_is_another_contender() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_longer_ttl_inside_extends_before_it_returns_and_a_shorter_one_changes_nothing() {
+async fn longer_inner_ttl_extends_the_lock_before_returning() {
     let (masters, redlock) = masters(5);
     let owner = redlock.reentrant(RESOURCE);
     let outer = owner.lock().await.unwrap();
@@ -83,7 +83,7 @@ async fn a_longer_ttl_inside_extends_before_it_returns_and_a_shorter_one_changes
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_longer_ttl_that_is_not_confirmed_leaves_the_lock_as_it_was() {
+async fn unconfirmed_longer_ttl_leaves_the_lock_unchanged() {
     let (masters, redlock) = masters(5);
     let owner = redlock.reentrant(RESOURCE);
     let outer = owner.lock().await.unwrap();
@@ -112,7 +112,7 @@ async fn calls_during_the_first_attempt_share_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_call_waits_no_longer_than_its_own_wait_and_one_with_time_left_goes_on() {
+async fn concurrent_calls_have_their_own_waits() {
     let (masters, redlock) = masters(5);
     let other = handle(&masters).build().unwrap();
     let held = other.lock(RESOURCE).await.unwrap();
@@ -135,7 +135,7 @@ async fn each_call_waits_no_longer_than_its_own_wait_and_one_with_time_left_goes
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_lease_is_not_entered_again_and_its_guards_release_nothing_of_the_next() {
+async fn lost_lease_is_not_reentered_or_released_with_the_next() {
     let (masters, redlock) = masters(5);
     let owner = redlock.reentrant(RESOURCE);
     let lost = owner.lock().await.unwrap();
@@ -194,7 +194,7 @@ async fn work_in_work_runs_under_one_lock_and_a_loss_stops_both() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_dropped_at_any_poll_leaves_nothing_and_takes_nothing_from_the_others() {
+async fn call_dropped_at_any_poll_does_not_affect_others() {
     for polls in 0..8 {
         for ttl in [TTL, TTL * 20] {
             let (masters, redlock) = masters(5);
@@ -212,7 +212,7 @@ async fn a_call_that_is_dropped_at_any_poll_leaves_nothing_and_takes_nothing_fro
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_dropped_alone_leaves_no_key() {
+async fn dropped_single_call_leaves_no_key() {
     for polls in 0..8 {
         let (masters, redlock) = masters(5);
         let owner = redlock.reentrant(RESOURCE);
@@ -350,8 +350,8 @@ async fn go_in_and_out(
 }
 
 #[test]
-fn owners_exclude_each_other_and_an_owner_that_leaves_early_is_caught() {
-    let test = "owners_exclude_each_other_and_an_owner_that_leaves_early_is_caught";
+fn owners_exclude_each_other_and_an_early_release_is_caught() {
+    let test = "owners_exclude_each_other_and_an_early_release_is_caught";
     seeds::each(test, 0..40, |seed| async move {
         let claims = campaign(seed, true).await?;
         ensure!(claims > 0, "no claim at all");
@@ -362,7 +362,7 @@ fn owners_exclude_each_other_and_an_owner_that_leaves_early_is_caught() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handle_that_was_shut_down_is_said_so() -> anyhow::Result<()> {
+async fn lock_after_shutdown_is_a_shutdown_error() -> anyhow::Result<()> {
     let (_masters, redlock) = masters(3);
     let owner = redlock.reentrant(RESOURCE);
     owner.lock().await?.release().await?;

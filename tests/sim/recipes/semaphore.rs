@@ -26,7 +26,7 @@ async fn permit(semaphore: &Semaphore) -> Permit {
 }
 
 #[tokio::test(start_paused = true)]
-async fn there_are_so_many_permits_and_each_has_its_slot() {
+async fn each_permit_has_its_own_slot() {
     let (masters, redlock) = masters(5);
     let semaphore = redlock.semaphore(NAME, 3);
     let permits = [permit(&semaphore).await, permit(&semaphore).await, permit(&semaphore).await];
@@ -65,7 +65,7 @@ async fn cost(masters: &SimNodes, round: impl AsyncFn()) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_single_caller_sends_what_a_lock_sends() {
+async fn single_caller_sends_as_much_as_a_lock() {
     let (masters, redlock) = masters(5);
     let semaphore = redlock.semaphore(NAME, 3);
     let permits = cost(&masters, async || {
@@ -158,7 +158,7 @@ async fn several_permits_are_acquired_together_or_not_at_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn callers_that_collect_several_never_wait_for_each_other_forever() {
+async fn callers_collecting_several_permits_do_not_deadlock() {
     let (masters, _) = masters(5);
     let clients: Vec<_> = (0..4).map(|_| process(&masters)).collect();
     let calls = clients.iter().map(|redlock| async move {
@@ -251,7 +251,7 @@ async fn processes_that_contend_all_the_time_get_equal_shares() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn status_names_the_holders_and_counts_the_waiters() {
+async fn status_has_the_holders_and_the_number_of_waiters() {
     let (masters, redlock) = masters(5);
     let semaphore = redlock.semaphore(NAME, 2);
     let held = semaphore.acquire_many(2).await.unwrap();
@@ -273,7 +273,7 @@ async fn status_names_the_holders_and_counts_the_waiters() {
 
 /// However long ago that was: the knowledge ends when the gate is found free.
 #[tokio::test(start_paused = true)]
-async fn a_caller_that_found_another_at_the_gate_goes_there_first() {
+async fn caller_that_found_the_gate_held_queries_it_first() {
     let (masters, redlock) = masters(5);
     let semaphore = redlock.semaphore(NAME, 1);
     let held = permit(&semaphore).await;

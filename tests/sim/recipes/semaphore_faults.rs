@@ -19,7 +19,7 @@ use crate::arena::{
 use crate::seeds;
 
 #[tokio::test(start_paused = true)]
-async fn a_holder_a_waiter_or_a_collector_that_dies_delays_the_others_by_one_ttl() {
+async fn dead_holder_or_waiter_delays_the_others_by_one_ttl() {
     // How many permits the victim has before it dies, and how many it then waits for.
     for (has, wants) in [(1, 0), (2, 0), (0, 1), (1, 2)] {
         let (masters, redlock) = masters(5);
@@ -58,7 +58,7 @@ async fn tokens(redlock: &Redlock, locks: &[&str]) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_collector_keeps_the_gate_and_its_slots_while_it_waits_for_another() {
+async fn collector_keeps_the_gate_and_its_slots_while_waiting() {
     let (masters, redlock) = masters(5);
     let held = redlock.semaphore(NAME, 2).acquire().await.unwrap();
     let collector = process(&masters).semaphore(NAME, 2);
@@ -77,7 +77,7 @@ async fn a_collector_keeps_the_gate_and_its_slots_while_it_waits_for_another() {
 
 /// Its caller has no guards that it could release before.
 #[tokio::test(start_paused = true)]
-async fn a_collector_releases_the_gate_and_its_slots_when_its_handle_is_shut_down() {
+async fn collector_releases_the_gate_and_its_slots_on_shutdown() {
     let (masters, redlock) = masters(5);
     let held = redlock.semaphore(NAME, 2).acquire().await.unwrap();
     for wanted in [1, 2] {
@@ -102,7 +102,7 @@ async fn a_collector_releases_the_gate_and_its_slots_when_its_handle_is_shut_dow
 
 /// Nobody polls it, so it keeps what it has, and no shutdown waits for it without an end.
 #[tokio::test(start_paused = true)]
-async fn a_collector_that_is_not_polled_delays_a_shutdown_by_half_of_its_time_at_most() {
+async fn unpolled_collector_delays_shutdown_by_at_most_half() {
     let (masters, redlock) = masters(5);
     let held = redlock.semaphore(NAME, 1).acquire().await.unwrap();
     let collector = process(&masters);
@@ -132,7 +132,7 @@ async fn a_waiter_keeps_the_gate_for_longer_than_its_permit_may_last() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_dropped_at_any_poll_leaves_nothing_and_lets_the_others_in() {
+async fn permit_request_dropped_at_any_poll_leaves_nothing() {
     for polls in 0..12 {
         let (masters, redlock) = masters(5);
         masters.iter().for_each(|master| master.delay(ms(1)..=ms(4), ms(1)..=ms(4)));
@@ -149,7 +149,7 @@ async fn a_request_that_is_dropped_at_any_poll_leaves_nothing_and_lets_the_other
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_future_that_is_no_longer_polled_blocks_the_others_for_at_most_one_ttl() {
+async fn unpolled_future_blocks_the_others_for_at_most_one_ttl() {
     let (masters, redlock) = masters(5);
     let held = redlock.semaphore(NAME, 1).acquire().await.unwrap();
     let stuck = process(&masters).semaphore(NAME, 1);
@@ -220,8 +220,8 @@ async fn contend(redlock: Redlock, permits: u32, mut rng: StdRng, holds: Arc<Mut
 }
 
 #[test]
-fn there_are_never_more_holders_than_permits_and_one_more_is_caught() {
-    let test = "there_are_never_more_holders_than_permits_and_one_more_is_caught";
+fn never_more_holders_than_permits() {
+    let test = "never_more_holders_than_permits";
     seeds::each(test, 0..20, |seed| async move {
         let held = campaign(seed, 1 + seed as u32 % 3, true).await?;
         ensure!(held > 10, "{held} permits");

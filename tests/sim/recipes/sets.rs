@@ -57,7 +57,7 @@ async fn free_resources_are_locked_in_one_round_trip() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_locked_together_is_refused_and_nothing_is_sent() {
+async fn invalid_sets_are_refused_before_sending() {
     let (masters, redlock) = masters(3);
     let (long, reserved) = ("k".repeat(513), "redlock-quorum:1");
     let many: Vec<String> = (0..65).map(|number| number.to_string()).collect();
@@ -82,7 +82,7 @@ async fn what_cannot_be_locked_together_is_refused_and_nothing_is_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_attempt_takes_all_or_none_and_names_what_is_held() {
+async fn one_attempt_takes_all_or_none_and_names_the_held_resource() {
     let (masters, redlock) = masters(5);
     let other = handle(&masters).build().unwrap();
     let guard = other.lock("b").min_copies(5).await.unwrap();
@@ -96,7 +96,7 @@ async fn one_attempt_takes_all_or_none_and_names_what_is_held() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_for_a_key_holds_the_smaller_ones_and_none_that_is_larger() {
+async fn waiting_set_holds_only_smaller_keys() {
     let (masters, redlock) = masters(5);
     let other = handle(&masters).build().unwrap();
     let guard = other.lock("b").await.unwrap();
@@ -117,7 +117,7 @@ async fn whoever_waits_for_a_key_holds_the_smaller_ones_and_none_that_is_larger(
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_wait_is_that_of_the_whole() {
+async fn wait_covers_the_whole_set() {
     let (masters, redlock) = masters(5);
     let other = handle(&masters).build().unwrap();
     let (first, second) = (other.lock("a").await.unwrap(), other.lock("b").await.unwrap());
@@ -137,7 +137,7 @@ async fn the_wait_is_that_of_the_whole() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_set_of_one_costs_what_its_lock_costs() {
+async fn set_of_one_sends_as_much_as_its_lock() {
     let (masters, redlock) = masters(5);
     let other = handle(&masters).build().unwrap();
     let guard = other.lock("a").await.unwrap();
@@ -152,7 +152,7 @@ async fn a_set_of_one_costs_what_its_lock_costs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_future_that_nobody_polls_keeps_nothing_for_longer_than_a_ttl() {
+async fn unpolled_future_keeps_locks_for_at_most_a_ttl() {
     let (masters, redlock) = masters(5);
     let other = handle(&masters).build().unwrap();
     let guard = other.lock("b").await.unwrap();
@@ -168,7 +168,7 @@ async fn a_future_that_nobody_polls_keeps_nothing_for_longer_than_a_ttl() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_is_lost_meanwhile_begins_the_collection_anew() {
+async fn lost_key_restarts_the_collection() {
     let (masters, redlock) = masters(5);
     let other = handle(&masters).build().unwrap();
     let guard = other.lock("b").await.unwrap();
@@ -184,7 +184,7 @@ async fn a_key_that_is_lost_meanwhile_begins_the_collection_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_is_lost_when_the_wait_is_over_ends_the_call() {
+async fn key_lost_after_the_wait_ends_the_call() {
     let (masters, redlock) = masters(5);
     let other = handle(&masters).build().unwrap();
     let _held = other.lock("b").await.unwrap();
@@ -198,7 +198,7 @@ async fn a_key_that_is_lost_when_the_wait_is_over_ends_the_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_lock_that_is_lost_ends_the_set() {
+async fn one_lost_lock_ends_the_set() {
     let (masters, redlock) = masters(5);
     let set = all(&redlock).await;
     let hold = set.hold();
@@ -215,7 +215,7 @@ async fn one_lock_that_is_lost_ends_the_set() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_is_stopped_where_one_lock_is_lost_and_all_are_released_behind_it() {
+async fn losing_one_lock_stops_the_work_and_releases_the_rest() {
     let (masters, redlock) = masters(5);
     let request: LockAllRequest = redlock.lock_all(NAMES);
     let output = request.clone().run(|hold| async move { hold.iter().count() }).await;
@@ -231,7 +231,7 @@ async fn work_is_stopped_where_one_lock_is_lost_and_all_are_released_behind_it()
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_lock_is_kept_for_its_own_max_hold_and_not_at_all_without_a_keeper() {
+async fn max_hold_and_auto_extend_apply_to_each_lock() {
     let (_masters, redlock) = masters(5);
     let lapses = redlock.lock_all(NAMES).auto_extend(false).await.unwrap();
     assert!(timeout(TTL, lapses.lost()).await.is_ok());
@@ -244,7 +244,7 @@ async fn each_lock_is_kept_for_its_own_max_hold_and_not_at_all_without_a_keeper(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_dropped_at_any_poll_leaves_no_key() {
+async fn lock_all_dropped_at_any_poll_leaves_no_key() {
     for polls in 0..24 {
         let (masters, redlock) = masters(5);
         masters.iter().for_each(|master| master.delay(ms(1)..=ms(4), ms(1)..=ms(4)));
@@ -263,7 +263,7 @@ async fn a_call_that_is_dropped_at_any_poll_leaves_no_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handle_that_is_shut_down_ends_the_collection() {
+async fn shutdown_ends_the_collection() {
     let (masters, redlock) = masters(3);
     let other = handle(&masters).build().unwrap();
     let _held = other.lock("b").await.unwrap();

@@ -23,7 +23,7 @@ fn lock(redlock: &Redlock) -> LockRequest {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_output_comes_out_of_both_and_the_lock_is_released() {
+async fn try_run_returns_output_or_error_and_releases() {
     let (masters, redlock) = masters(3);
     let done: Result<u32, Wrong> = lock(&redlock).try_run(async |_| Ok(7)).await;
     assert_eq!(done.unwrap(), 7);
@@ -34,7 +34,7 @@ async fn the_output_comes_out_of_both_and_the_lock_is_released() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_is_refused_or_lost_is_an_error_of_the_works_type() {
+async fn lock_errors_are_converted_to_the_works_error_type() {
     let (masters, redlock) = masters(3);
     let guard = full(&redlock, &masters).await;
     let refused: Result<u32, Wrong> = lock(&redlock).try_run(async |_| Ok(7)).await;

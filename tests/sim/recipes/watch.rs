@@ -49,7 +49,7 @@ async fn each_change_of_the_state_or_token_is_reported_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_is_reported_by_a_push_and_without_pushes_within_a_second() {
+async fn change_is_reported_by_a_push_or_within_a_second() {
     for (tracks, within) in [(true, ms(110)), (false, ms(1_010))] {
         let (masters, redlock) = masters(5);
         masters.iter().for_each(|master| master.set_tracking(tracks));
@@ -63,7 +63,7 @@ async fn a_change_is_reported_by_a_push_and_without_pushes_within_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_without_changes_sends_at_most_one_request_more_than_masters_a_second() {
+async fn idle_stream_sends_few_requests_per_second() {
     const SECONDS: usize = 20;
     for n in [1, 3, 5] {
         let (masters, redlock) = masters(n);
@@ -85,7 +85,7 @@ async fn a_stream_without_changes_sends_at_most_one_request_more_than_masters_a_
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_without_end_are_read_at_most_ten_times_a_second() {
+async fn constant_changes_are_read_at_most_ten_times_per_second() {
     let (masters, _) = masters(5);
     let observer = handle(&masters).build().unwrap();
     let mut watch = observer.watch(RESOURCE);
@@ -109,7 +109,7 @@ async fn changes_without_end_are_read_at_most_ten_times_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_quorum_the_state_is_undecided_until_it_is_back() {
+async fn state_is_undecided_without_a_quorum() {
     let (masters, redlock) = masters(5);
     let guard = full(&redlock, &masters).await;
     let client = masters.another_client();
@@ -124,7 +124,7 @@ async fn without_a_quorum_the_state_is_undecided_until_it_is_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_meeting_point_that_is_lost_moves_and_two_masters_may_be_lost() {
+async fn stream_survives_the_loss_of_two_masters() {
     let (masters, redlock) = masters(5);
     let client = masters.another_client();
     let observer = handle(&client).build().unwrap();
@@ -145,7 +145,7 @@ async fn a_meeting_point_that_is_lost_moves_and_two_masters_may_be_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_ends_after_shutdown_and_after_the_reason_of_a_bad_name() {
+async fn stream_ends_after_shutdown_or_an_invalid_name() {
     let (_masters, redlock) = masters(3);
     let mut watch = redlock.watch(RESOURCE);
     next(&mut watch).await;
@@ -161,7 +161,7 @@ async fn a_stream_ends_after_shutdown_and_after_the_reason_of_a_bad_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn streams_that_are_dropped_leave_nothing_that_is_read() {
+async fn dropped_streams_read_nothing() {
     let (masters, redlock) = masters(3);
     for _ in 0..100 {
         let mut watch = redlock.watch(RESOURCE);
@@ -270,10 +270,10 @@ fn judge(states: &[Lasting], reports: &[(Instant, State)]) -> anyhow::Result<usi
 }
 
 #[test]
-fn a_stream_reports_every_state_that_lasts_two_seconds() {
+fn stream_reports_every_state_lasting_two_seconds() {
     let mut checked = 0;
     let count = Mutex::new(&mut checked);
-    seeds::each("a_stream_reports_every_state_that_lasts_two_seconds", 0..20, |seed| {
+    seeds::each("stream_reports_every_state_lasting_two_seconds", 0..20, |seed| {
         let count = &count;
         async move {
             **count.lock().unwrap() += campaign(seed).await?;

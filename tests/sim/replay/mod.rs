@@ -216,7 +216,7 @@ fn contention() -> Vec<Shared> {
 }
 
 #[test]
-fn a_recording_is_repeated_by_a_client_with_the_same_seed_and_by_no_other() {
+fn recording_is_replayed_only_with_the_same_seed() {
     let recordings = contention();
     assert_eq!(recordings.len(), 2);
     for shared in recordings {

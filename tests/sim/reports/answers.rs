@@ -23,7 +23,7 @@ fn is_release(verb: &Verb) -> bool {
 // Extensions.
 
 #[tokio::test(start_paused = true)]
-async fn an_extension_is_not_ours_only_where_no_quorum_can_hold_the_key() {
+async fn extension_is_not_ours_only_if_no_quorum_can_hold_the_key() {
     let (masters, redlock) = crate::arena::trusting(5);
     let guard = full(&redlock, &masters).await;
     // Two deny, one is silent: the three others may hold it.
@@ -41,7 +41,7 @@ async fn an_extension_is_not_ours_only_where_no_quorum_can_hold_the_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_extension_that_more_than_a_minority_denies_is_not_ours() {
+async fn extension_denied_by_more_than_a_minority_is_not_ours() {
     let (masters, redlock) = crate::arena::trusting(5);
     let lease = full(&redlock, &masters).await.into_lease();
     masters[..3].iter().for_each(|master| master.flush());
@@ -82,7 +82,7 @@ async fn handle_on_simulated_masters_is_not_built_without_their_clock() {
 
 /// A caller that has the guard itself would wait for itself.
 #[tokio::test(start_paused = true)]
-async fn lock_that_a_caller_of_this_process_holds_is_reported_as_such_until_it_is_gone() {
+async fn lock_held_by_this_process_is_reported_as_such() {
     let (masters, redlock) = masters(3);
     let other = handle(&masters.another_client()).build().unwrap();
     let guard = full(&redlock, &masters).await;
@@ -102,7 +102,7 @@ async fn lock_that_a_caller_of_this_process_holds_is_reported_as_such_until_it_i
 // Clients that lost.
 
 #[tokio::test(start_paused = true)]
-async fn one_that_lost_asks_only_those_for_a_release_that_may_have_its_key() {
+async fn lost_attempt_is_released_only_where_its_key_may_be() {
     let (masters, redlock) = masters(5);
     masters[..3].iter().for_each(|master| master.put(RESOURCE, "stranger", 60_000));
     redlock.try_lock(RESOURCE).await.unwrap_err();
@@ -114,7 +114,7 @@ async fn one_that_lost_asks_only_those_for_a_release_that_may_have_its_key() {
 
 /// A master without an answer in time also gets a release, because it may execute the request.
 #[tokio::test(start_paused = true)]
-async fn one_that_lost_asks_the_silent_for_a_release() {
+async fn lost_attempt_releases_on_silent_masters() {
     let (masters, redlock) = masters(5);
     masters[..3].iter().for_each(|master| master.put(RESOURCE, "stranger", 100));
     hold(&masters[4..]);
@@ -177,7 +177,7 @@ impl Node for Address {
 }
 
 #[tokio::test(start_paused = true)]
-async fn addresses_that_swap_their_servers_count_again() {
+async fn addresses_that_swap_servers_vote_again() {
     let servers = crate::arena::admitted(3, 0);
     let addresses = [0, 1, 2].map(|n| Address::new(&format!("address-{n}"), servers[n].clone()));
     let nodes = addresses.iter().map(|address| address.clone() as Arc<dyn Node>).collect();
@@ -229,7 +229,7 @@ impl Node for Delayed {
 /// The driver takes the time at which an answer was read, but the holder has read the clock in the
 /// meantime. The answer to the holder stays, and the driver no longer extends its lease.
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_its_holder_saw_lapse_is_not_kept() {
+async fn lease_seen_as_lapsed_is_not_extended() {
     let (node, clock) = (Arc::new(Delayed::default()), redlock_core::Clock::paused());
     let nodes = vec![node.clone() as Arc<dyn Node>];
     let builder = Redlock::builder().masters(nodes).clock(clock.clone()).ttl(TTL).seed(0);
@@ -249,7 +249,7 @@ async fn a_lease_that_its_holder_saw_lapse_is_not_kept() {
 
 /// The masters' time to answer ends with the lock.
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_is_over_is_settled() {
+async fn ended_lock_is_settled() {
     for released in [true, false] {
         let (masters, _) = masters(3);
         let redlock = handle(&masters).node_timeout(NODE_TIMEOUT).build().unwrap();

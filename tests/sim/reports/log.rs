@@ -128,7 +128,7 @@ fn assert_in_order(messages: &[String], expected: &[&str]) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_lock_can_be_followed_from_its_request_to_its_release() {
+async fn log_follows_a_lock_from_request_to_release() {
     let (log, _recording) = Log::begin(LevelFilter::TRACE);
     let (masters, redlock) = masters(3);
     let other = redlock.lock("another").await.unwrap();
@@ -175,7 +175,7 @@ async fn one_lock_can_be_followed_from_its_request_to_its_release() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_can_be_followed_from_the_refusal_to_the_push_that_ends_it() {
+async fn log_follows_a_wait_from_refusal_to_push() {
     let (log, _recording) = Log::begin(LevelFilter::TRACE);
     let (masters, holder) = masters(3);
     let client = masters.another_client();
@@ -196,7 +196,7 @@ async fn a_wait_can_be_followed_from_the_refusal_to_the_push_that_ends_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loss_is_a_warning_with_its_reason_and_what_each_master_said() {
+async fn loss_is_a_warning_with_reason_and_votes() {
     let (log, _recording) = Log::begin(LevelFilter::WARN);
     let (masters, redlock) = masters(3);
     let guard = full(&redlock, &masters).await;
@@ -214,7 +214,7 @@ async fn a_loss_is_a_warning_with_its_reason_and_what_each_master_said() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn masters_that_go_and_come_are_logged_once_each_time() {
+async fn master_up_and_down_are_logged_once_each() {
     let (log, _recording) = Log::begin(LevelFilter::INFO);
     let (masters, redlock) = masters(3);
     full(&redlock, &masters).await.release().await.unwrap();
@@ -230,7 +230,7 @@ async fn masters_that_go_and_come_are_logged_once_each_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_master_without_pushes_is_said_once() {
+async fn master_without_pushes_is_logged_once() {
     let (log, _recording) = Log::begin(LevelFilter::WARN);
     let (masters, redlock) = masters(3);
     masters[1].set_tracking(false);
@@ -248,7 +248,7 @@ async fn a_master_without_pushes_is_said_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn list_that_differs_by_one_is_warned_of_once() {
+async fn list_differing_by_one_is_warned_of_once() {
     let (log, _recording) = Log::begin(LevelFilter::WARN);
     let masters = redlock_testkit::SimNodes::new(5, 0);
     masters.init(TTL);
@@ -280,7 +280,7 @@ async fn list_that_differs_by_one_is_warned_of_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thousand_losses_at_a_time_are_two_lines_that_count_them_all() {
+async fn thousand_losses_are_logged_in_few_lines() {
     let (log, _recording) = Log::begin(LevelFilter::WARN);
     let (masters, redlock) = masters(3);
     let request = |name: usize| redlock.lock(format!("k{name}")).into_future();

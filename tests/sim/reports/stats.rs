@@ -26,7 +26,7 @@ fn votes(stats: &Stats, name: &str) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_nothing_disturbs_is_one_attempt_in_one_round() {
+async fn undisturbed_lock_is_one_attempt_in_one_round() {
     let (masters, redlock) = masters(5);
     assert_eq!(redlock.stats().attempts, 0);
     let guard = full(&redlock, &masters).await;
@@ -69,7 +69,7 @@ async fn some_request(redlock: Redlock, mut rng: StdRng) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_attempt_and_every_request_is_counted_once_with_one_outcome() {
+async fn attempts_and_requests_are_counted_once() {
     const REQUESTS: u64 = 300;
     let mut seen = std::collections::BTreeSet::new();
     for seed in 0..10 {
@@ -117,7 +117,7 @@ async fn every_attempt_and_every_request_is_counted_once_with_one_outcome() {
 
 /// Each of two reaches two masters before the other, and the fifth is away.
 #[tokio::test(start_paused = true)]
-async fn contenders_that_share_the_masters_among_themselves_count_a_split_each() {
+async fn split_votes_are_counted_by_each_contender() {
     let (masters, _) = masters(5);
     let contenders = [0, 2].map(|near| {
         let (client, redlock) = another(&masters);
@@ -140,7 +140,7 @@ async fn contenders_that_share_the_masters_among_themselves_count_a_split_each()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_is_counted_with_its_length_and_with_what_ended_it() {
+async fn wait_is_counted_with_its_length_and_cause() {
     let (masters, holder) = masters(5);
     let (_client, redlock) = another(&masters);
     let guard = holder.lock(RESOURCE).await.unwrap();
@@ -162,7 +162,7 @@ async fn a_wait_is_counted_with_its_length_and_with_what_ended_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_fails_is_counted_and_its_wait_is_too() {
+async fn failed_request_and_its_wait_are_counted() {
     let (masters, redlock) = masters(5);
     masters.iter().for_each(|master| master.put(RESOURCE, "stranger", 100_000));
     redlock.lock(RESOURCE).wait(ms(700)).await.unwrap_err();
@@ -172,7 +172,7 @@ async fn a_request_that_fails_is_counted_and_its_wait_is_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_only_time_leads_to_is_a_poll() {
+async fn requests_caused_by_time_are_polls() {
     let (masters, _) = masters(5);
     masters.iter().for_each(|master| master.put(RESOURCE, "stranger", 100_000));
     let (client, redlock) = another(&masters);
@@ -190,7 +190,7 @@ async fn what_only_time_leads_to_is_a_poll() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn extensions_are_counted_with_the_time_that_was_left() {
+async fn extensions_are_counted_with_the_remaining_time() {
     let (masters, redlock) = masters(5);
     let guard = full(&redlock, &masters).await;
     sleep(TTL * 3).await;
@@ -210,7 +210,7 @@ async fn extensions_are_counted_with_the_time_that_was_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_extension_that_moves_the_deadline_twice_has_one_margin() {
+async fn extension_moving_the_deadline_twice_has_one_margin() {
     let (masters, redlock) = masters(5);
     let guard = redlock.lock(RESOURCE).min_copies(5).auto_extend(false).await.unwrap();
     // Two masters confirm the first extension, which does not move the deadline. The others are the
@@ -270,7 +270,7 @@ async fn a_loss_is_counted_once_by_its_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_was_released_or_given_away_was_not_lost() {
+async fn released_or_detached_lock_is_not_a_loss() {
     let (masters, redlock) = masters(5);
     full(&redlock, &masters).await.release().await.unwrap();
     drop(full(&redlock, &masters).await);
@@ -285,7 +285,7 @@ async fn a_lock_that_was_released_or_given_away_was_not_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_master_that_is_away_is_seen_in_its_own_numbers() {
+async fn unreachable_master_shows_in_its_own_stats() {
     let (masters, redlock) = masters(5);
     full(&redlock, &masters).await.release().await.unwrap();
     masters[4].hold();
@@ -309,7 +309,7 @@ async fn a_master_that_is_away_is_seen_in_its_own_numbers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn numbers_can_be_written_down() {
+async fn stats_serialize_to_json() {
     let (masters, redlock) = masters(3);
     drop(full(&redlock, &masters).await);
     let written = serde_json::to_value(redlock.stats()).unwrap();
@@ -320,7 +320,7 @@ async fn numbers_can_be_written_down() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_master_that_reports_no_changes_is_told_apart_in_the_status() {
+async fn status_shows_masters_that_report_no_changes() {
     let (masters, redlock) = masters(3);
     masters[1].set_tracking(false);
     masters[2].down();
@@ -331,7 +331,7 @@ async fn a_master_that_reports_no_changes_is_told_apart_in_the_status() {
 
 /// A wait ends immediately if an operator has to change something before any quorum can answer.
 #[tokio::test(start_paused = true)]
-async fn a_wait_that_cannot_be_cured_ends_at_once() {
+async fn hopeless_wait_ends_immediately() {
     for (denied, away) in [(5, 0), (3, 0), (3, 2)] {
         let (masters, redlock) = masters(5);
         let denying = &masters[5 - denied..];
@@ -353,7 +353,7 @@ async fn a_wait_that_cannot_be_cured_ends_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_goes_on_where_a_quorum_may_come_back() {
+async fn wait_continues_while_a_quorum_may_return() {
     for error in ["NOPERM no", "LOADING the data"] {
         let (masters, redlock) = masters(5);
         let denied = if error.starts_with("NOPERM") { 2 } else { 5 };
@@ -373,7 +373,7 @@ async fn a_wait_goes_on_where_a_quorum_may_come_back() {
 
 /// The number of attempts is the sum of their outcomes, also if a handle is shut down in between.
 #[tokio::test(start_paused = true)]
-async fn an_attempt_that_ends_with_its_handle_is_counted_as_aborted() {
+async fn attempt_ended_by_shutdown_is_counted_as_aborted() {
     let (masters, redlock) = masters(5);
     redlock.status(RESOURCE).await;
     hold(&masters);

@@ -57,7 +57,7 @@ impl<S: Subscriber> Layer<S> for Meddler {
 
 /// Runs in a separate thread, because a double lock hangs, and no timer of a runtime ends that.
 #[test]
-fn a_subscriber_may_use_the_handle_because_nothing_is_locked() {
+fn subscriber_can_use_the_handle() {
     let (done, outcome) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
@@ -120,7 +120,7 @@ impl Node for Dead {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_master_that_stays_away_is_one_line_however_often_it_is_tried() {
+async fn unreachable_master_is_logged_once() {
     let (log, _recording) = Log::begin(LevelFilter::TRACE);
     let masters = crate::arena::admitted(2, 0);
     let nodes = [masters.nodes(), vec![Arc::new(Dead) as Arc<dyn Node>]].concat();
@@ -153,7 +153,7 @@ impl<S: Subscriber> Layer<S> for Panics {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_subscriber_that_panics_costs_no_lease_and_ends_no_handle() {
+async fn panicking_subscriber_ends_no_lease_or_handle() {
     let _panicking = record(tracing_subscriber::registry().with(Panics));
     let (masters, redlock) = masters(5);
     let guard = full(&redlock, &masters).await;

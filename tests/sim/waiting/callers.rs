@@ -12,7 +12,7 @@ use crate::arena::{NODE_TIMEOUT, RESOURCE, masters, ms, settle};
 
 /// Before there was a queue, each of ten thousand parallel callers queried all masters.
 #[tokio::test(start_paused = true)]
-async fn of_many_callers_that_come_together_one_asks_and_the_others_stand_behind_it() {
+async fn only_one_of_many_parallel_callers_queries_the_masters() {
     const CALLERS: usize = 10_000;
     let (masters, redlock) = masters(5);
     let (order, expected) = (Arc::new(Mutex::new(Vec::new())), (1..CALLERS).collect::<Vec<_>>());
@@ -40,7 +40,7 @@ async fn of_many_callers_that_come_together_one_asks_and_the_others_stand_behind
 /// The caller that queries first, with the others after it, is like any other: it may leave, end
 /// its wait, or be refused.
 #[tokio::test(start_paused = true)]
-async fn the_caller_that_asked_first_loses_nobody_the_turn() {
+async fn leaving_first_caller_passes_on_the_turn() {
     for fate in 0..3 {
         let (masters, redlock) = masters(5);
         masters.iter().for_each(|master| master.delay(ms(5)..=ms(5), ms(5)..=ms(5)));
@@ -66,7 +66,7 @@ async fn the_caller_that_asked_first_loses_nobody_the_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn callers_of_one_process_get_the_key_in_the_order_in_which_they_asked() {
+async fn local_callers_get_the_key_in_order_of_arrival() {
     let (masters, redlock) = masters(5);
     let guard = redlock.lock(RESOURCE).await.unwrap();
     let order = Arc::new(Mutex::new(Vec::new()));
@@ -96,7 +96,7 @@ async fn callers_of_one_process_get_the_key_in_the_order_in_which_they_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waits_of_a_queue_end_each_in_its_time_with_what_the_masters_say() {
+async fn queued_waits_end_on_time_with_the_masters_answers() {
     let (masters, _) = masters(5);
     masters.iter().for_each(|master| master.put(RESOURCE, "stranger", 100_000));
     let (_client, redlock) = another(&masters, 1);
@@ -123,7 +123,7 @@ async fn waits_of_a_queue_end_each_in_its_time_with_what_the_masters_say() {
 
 /// Callers that began together give up together.
 #[tokio::test(start_paused = true)]
-async fn waits_that_end_at_one_moment_cost_one_attempt_and_share_the_question_who_holds_the_key() {
+async fn waits_ending_together_share_an_attempt_and_a_query() {
     let (masters, _) = masters(5);
     masters.iter().for_each(|master| master.put(RESOURCE, "stranger", 100_000));
     let (_client, redlock) = another(&masters, 1);
@@ -148,7 +148,7 @@ async fn waits_that_end_at_one_moment_cost_one_attempt_and_share_the_question_wh
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_asked_for_callers_that_went_away() {
+async fn callers_that_left_cause_no_requests() {
     let (masters, _) = masters(5);
     masters.iter().for_each(|master| master.put(RESOURCE, "stranger", 100_000));
     let (_client, waiter) = another(&masters, 1);

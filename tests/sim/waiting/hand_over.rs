@@ -45,7 +45,7 @@ async fn is_released(guard: Guard, next: Waiting) -> Guard {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_is_handed_on_with_no_request_and_the_next_has_a_deadline_and_a_token_of_its_own() {
+async fn hand_over_sends_nothing_and_has_its_own_deadline_and_token() {
     let (masters, redlock) = masters(5);
     let first = redlock.lock(RESOURCE).await.unwrap();
     let (hold, token) = (first.hold(), fencing_token(&first));
@@ -65,7 +65,7 @@ async fn a_lock_is_handed_on_with_no_request_and_the_next_has_a_deadline_and_a_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guard_that_is_dropped_hands_its_lock_on_and_the_keeper_is_the_next_ones() {
+async fn dropped_guard_hands_over_its_lock() {
     let (_masters, redlock) = masters(3);
     let first = redlock.lock(RESOURCE).auto_extend(false).await.unwrap();
     let next = waits(redlock.lock(RESOURCE)).await;
@@ -82,7 +82,7 @@ async fn a_guard_that_is_dropped_hands_its_lock_on_and_the_keeper_is_the_next_on
 
 /// Callers are served in turn, and none before its turn.
 #[tokio::test(start_paused = true)]
-async fn a_caller_with_other_terms_is_served_in_its_turn_by_an_attempt_of_its_own() {
+async fn caller_with_other_options_gets_its_own_attempt() {
     let others: [fn(LockRequest) -> LockRequest; 4] = [
         |request| request.ttl(TTL * 2),
         |request| request.label("other"),
@@ -105,7 +105,7 @@ async fn a_caller_with_other_terms_is_served_in_its_turn_by_an_attempt_of_its_ow
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_another_program_may_have_is_not_handed_on() {
+async fn lock_with_an_exposed_token_is_not_handed_over() {
     let (masters, redlock) = masters(5);
     let first = redlock.lock(RESOURCE).await.unwrap();
     let token = first.token().clone();
@@ -122,7 +122,7 @@ async fn what_another_program_may_have_is_not_handed_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handle_that_hands_nothing_on_releases_each_lock_on_the_masters() {
+async fn handle_without_hand_over_releases_each_lock() {
     let (masters, _) = masters(5);
     let redlock = handle(&masters).hand_over(false).build().unwrap();
     let first = redlock.lock(RESOURCE).await.unwrap();
@@ -144,7 +144,7 @@ async fn in_turn(redlock: &Redlock, callers: usize, hold: Duration) -> Vec<u64> 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_is_handed_on_31_times_or_for_a_tenth_of_a_second() {
+async fn lease_is_handed_over_31_times_or_for_100_ms() {
     for (callers, hold, leases) in [(32, ms(0), 1), (33, ms(0), 2), (64, ms(0), 2), (10, ms(30), 3)]
     {
         let (_masters, redlock) = masters(5);
@@ -158,7 +158,7 @@ async fn a_lease_is_handed_on_31_times_or_for_a_tenth_of_a_second() {
 
 /// The process queries the meeting point after its last release, although it was never refused.
 #[tokio::test(start_paused = true)]
-async fn a_process_whose_callers_hand_the_lock_on_leaves_it_to_another_in_time() {
+async fn hand_overs_leave_the_lock_to_another_process_in_time() {
     let (masters, redlock) = masters(5);
     let other = handle(&masters.another_client()).build().unwrap();
     let work = in_turn(&redlock, 200, ms(1));
@@ -173,7 +173,7 @@ async fn a_process_whose_callers_hand_the_lock_on_leaves_it_to_another_in_time()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_lock_is_not_handed_on() {
+async fn lost_lock_is_not_handed_over() {
     let (masters, redlock) = masters(3);
     let first = redlock.lock(RESOURCE).ttl(ms(60)).auto_extend(false).await.unwrap();
     let next = waits(redlock.lock(RESOURCE).ttl(ms(60))).await;
@@ -194,7 +194,7 @@ async fn a_lost_lock_is_not_handed_on() {
 
 /// Requests of a former holder do not affect the lock of the next one.
 #[tokio::test(start_paused = true)]
-async fn a_former_holder_neither_extends_nor_ends_the_lock_of_the_next() {
+async fn previous_holder_does_not_affect_the_next_lock() {
     let (masters, redlock) = masters(3);
     masters.iter().for_each(|master| master.delay(ms(5)..=ms(5), ms(5)..=ms(5)));
     let first = Arc::new(redlock.lock(RESOURCE).await.unwrap());
@@ -216,7 +216,7 @@ async fn a_former_holder_neither_extends_nor_ends_the_lock_of_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn callers_that_have_gone_away_are_passed_over() {
+async fn hand_over_skips_callers_that_left() {
     let (masters, redlock) = masters(3);
     let first = redlock.lock(RESOURCE).await.unwrap();
     let gone = waits(redlock.lock(RESOURCE)).await;
@@ -232,7 +232,7 @@ async fn callers_that_have_gone_away_are_passed_over() {
 
 /// An unpolled future gets the lock, and blocks other clients for at most its duration.
 #[tokio::test(start_paused = true)]
-async fn what_is_handed_to_a_future_that_is_not_polled_ends_with_its_time() {
+async fn lock_handed_to_an_unpolled_future_expires() {
     let (masters, redlock) = masters(3);
     let first = redlock.lock(RESOURCE).await.unwrap();
     let mut waiting = Box::pin(redlock.lock(RESOURCE).into_future());
@@ -250,7 +250,7 @@ async fn what_is_handed_to_a_future_that_is_not_polled_ends_with_its_time() {
 
 /// No caller relies on a lock that it has not taken.
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_releases_what_was_handed_to_a_caller_that_has_not_taken_it() {
+async fn shutdown_releases_an_untaken_handed_over_lock() {
     let (masters, redlock) = masters(5);
     let first = redlock.lock(RESOURCE).await.unwrap();
     let waiting: Vec<_> =

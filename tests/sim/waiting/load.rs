@@ -77,7 +77,7 @@ async fn fastest(redlock: &Redlock) -> Duration {
 }
 
 #[tokio::test]
-async fn releases_that_are_never_acknowledged_cost_neither_time_nor_memory() {
+async fn unacknowledged_releases_cost_neither_time_nor_memory() {
     /// The maximum number of unacknowledged releases per master.
     const LIMIT: usize = 10_000;
     let redlock = one_of_three_denies();
@@ -109,7 +109,7 @@ async fn wait_and_leave(redlock: &Redlock, callers: usize) -> Duration {
 
 /// With a search for each of them among all that wait, a hundred thousand took minutes.
 #[tokio::test(start_paused = true)]
-async fn a_hundred_thousand_waiters_that_leave_in_any_order_cost_as_much_each_as_a_few() {
+async fn cost_per_leaving_waiter_is_constant() {
     let (masters, redlock) = masters(3);
     masters.iter().for_each(|master| master.put(RESOURCE, "stranger", 100_000_000));
     let few = wait_and_leave(&redlock, 5_000).await;

@@ -20,7 +20,7 @@ use crate::arena::{
 };
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_is_kept_to_whether_the_lock_is_held_or_the_masters_are_silent() {
+async fn wait_ends_on_time_for_held_locks_and_silent_masters() {
     for silent in [false, true] {
         for wait in [0, 1, 7, 100, 1_000, 30_000].map(ms) {
             let (masters, redlock) = masters(5);
@@ -39,7 +39,7 @@ async fn a_wait_is_kept_to_whether_the_lock_is_held_or_the_masters_are_silent() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_try_is_one_attempt_and_without_pushes_a_wait_is_several_with_pauses_in_between() {
+async fn try_lock_makes_one_attempt_and_a_wait_several() {
     let (masters, redlock) = masters(3);
     masters.iter().for_each(|master| master.set_tracking(false));
     masters.iter().for_each(|master| master.put(RESOURCE, "stranger", 100_000));
@@ -51,7 +51,7 @@ async fn a_try_is_one_attempt_and_without_pushes_a_wait_is_several_with_pauses_i
 }
 
 #[tokio::test(start_paused = true)]
-async fn waits_without_end_end_with_the_lock() {
+async fn unlimited_waits_end_with_the_lock() {
     let (masters, redlock) = masters(3);
     for forever in [false, true] {
         masters.iter().for_each(|master| master.put(RESOURCE, "stranger", 3_600_000));
@@ -66,7 +66,7 @@ async fn waits_without_end_end_with_the_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_without_limit_outlasts_masters_that_are_away() {
+async fn unlimited_wait_survives_unreachable_masters() {
     let (masters, redlock) = masters(5);
     masters[..3].iter().for_each(|master| master.down());
     let waiter = tokio::spawn(redlock.lock(RESOURCE).wait_forever().into_future());
@@ -96,7 +96,7 @@ fn another(masters: &SimNodes, seed: u64) -> (SimNodes, Redlock) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_is_woken_by_the_release_and_not_by_time() {
+async fn waiter_is_woken_by_the_release() {
     let (masters, holder) = masters(5);
     let (_client, waiter) = another(&masters, 1);
     let guard = holder.lock(RESOURCE).await.unwrap();
@@ -111,7 +111,7 @@ async fn a_waiter_is_woken_by_the_release_and_not_by_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_stays_held_costs_a_waiting_process_one_question_a_second() {
+async fn waiting_for_a_held_lock_costs_one_query_per_second() {
     let (masters, _) = masters(5);
     masters.iter().for_each(|master| master.put(RESOURCE, "stranger", 100_000));
     let (_client, waiter) = another(&masters, 1);
@@ -131,7 +131,7 @@ async fn a_lock_that_stays_held_costs_a_waiting_process_one_question_a_second() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_single_push_a_waiter_is_served_within_a_second_of_the_release() {
+async fn waiter_without_pushes_is_served_within_a_second() {
     let (masters, holder) = masters(5);
     let (client, waiter) = another(&masters, 1);
     let guard = holder.lock(RESOURCE).wait_forever().await.unwrap();
@@ -149,7 +149,7 @@ async fn without_a_single_push_a_waiter_is_served_within_a_second_of_the_release
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_expiry_is_noticed_by_its_time_where_no_push_reports_it() {
+async fn expiry_without_a_push_is_noticed_by_its_time() {
     let (masters, _) = masters(5);
     masters.iter().for_each(|master| master.put(RESOURCE, "a dead holder", 700));
     let (_client, waiter) = another(&masters, 1);
@@ -162,7 +162,7 @@ async fn an_expiry_is_noticed_by_its_time_where_no_push_reports_it() {
 
 /// The first pauses and patience of a handle are guesses, which no lock that was won has corrected.
 #[tokio::test(start_paused = true)]
-async fn a_waiter_that_never_won_learns_from_its_refusals_how_long_masters_take() {
+async fn refusals_measure_the_fan_out_for_a_waiter() {
     let (masters, _) = masters(5);
     masters.iter().for_each(|master| master.put(RESOURCE, "stranger", 100_000));
     let (client, waiter) = another(&masters, 1);
@@ -177,7 +177,7 @@ async fn a_waiter_that_never_won_learns_from_its_refusals_how_long_masters_take(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_try_does_not_stand_in_the_queue() {
+async fn try_lock_does_not_enter_the_queue() {
     let (masters, _) = masters(5);
     masters.iter().for_each(|master| master.put(RESOURCE, "stranger", 100_000));
     let (_client, redlock) = another(&masters, 1);
@@ -190,7 +190,7 @@ async fn a_try_does_not_stand_in_the_queue() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_try_that_wins_takes_nobody_out_of_the_queue() {
+async fn won_try_lock_removes_no_waiter_from_the_queue() {
     let (masters, holder) = masters(5);
     let (client, redlock) = another(&masters, 1);
     let guard = holder.lock(RESOURCE).await.unwrap();
@@ -210,7 +210,7 @@ async fn a_try_that_wins_takes_nobody_out_of_the_queue() {
 /// Wherever the key's meeting point is: the master that is cut off, stopped or killed while a
 /// waiter sleeps costs time, and the waiter gets the lock.
 #[tokio::test(start_paused = true)]
-async fn a_meeting_point_that_goes_away_costs_time_only() {
+async fn lost_meeting_point_costs_only_time() {
     for fault in 0..3 {
         for victim in 0..5 {
             let (masters, holder) = masters(5);
@@ -237,7 +237,7 @@ async fn a_meeting_point_that_goes_away_costs_time_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_meeting_point_that_stands_still_is_asked_again_after_a_while() {
+async fn paused_meeting_point_is_queried_again_later() {
     let (masters, _) = masters(5);
     masters.iter().for_each(|master| master.put(RESOURCE, "stranger", 100_000));
     let (_client, waiter) = another(&masters, 1);

@@ -34,7 +34,7 @@ async fn extensions_of_twenty(trouble: impl FnOnce(&SimNodes)) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_round_trip_above_the_node_timeout_does_not_make_keepers_hasty() {
+async fn slow_round_trips_do_not_speed_up_keepers() {
     let quiet = extensions_of_twenty(|_| {}).await;
     assert!((550..=650).contains(&quiet), "three a second for each lock: {quiet}");
     for one_way in [30, 40, 60] {
@@ -49,7 +49,7 @@ async fn a_round_trip_above_the_node_timeout_does_not_make_keepers_hasty() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_slow_master_does_not_make_keepers_hasty() {
+async fn one_slow_master_does_not_speed_up_keepers() {
     for way in [ms(40), ms(150)] {
         let slow = extensions_of_twenty(|masters| masters[0].delay(way..=way, way..=way)).await;
         assert!(slow <= 650, "{slow} with {way:?} each way to another master");
@@ -60,7 +60,7 @@ async fn one_slow_master_does_not_make_keepers_hasty() {
 
 /// The time of a paused process shows nothing about its network.
 #[tokio::test(start_paused = true)]
-async fn a_process_that_was_stopped_in_an_attempt_tries_again_soon() {
+async fn process_paused_during_an_attempt_retries_soon() {
     let (masters, redlock) = masters(3);
     masters.iter().for_each(|master| {
         master.put(RESOURCE, "stranger", 10_000);
@@ -91,7 +91,7 @@ async fn crowded() -> (SimNodes, Redlock) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_acquired_for_callers_that_are_gone() {
+async fn no_lock_is_acquired_for_callers_that_left() {
     let (masters, redlock) = crowded().await;
     let gone = join_all((0..1_000).map(|_| timeout(ms(10), redlock.lock(RESOURCE).into_future())));
     assert!(gone.await.iter().all(Result::is_err), "all of them have waited in vain");
@@ -110,7 +110,7 @@ async fn nothing_is_acquired_for_callers_that_are_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_try_lock_that_waits_for_its_turn_has_a_limit() {
+async fn try_lock_waiting_in_line_has_a_limit() {
     let (masters, redlock) = crowded().await;
     let begun = Instant::now();
     let refused = redlock.try_lock(RESOURCE).await.unwrap_err();

@@ -95,7 +95,7 @@ async fn all_served(waiting: Vec<Waiter>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn processes_are_served_in_the_order_in_which_they_came() {
+async fn processes_are_served_in_order_of_arrival() {
     for waiters in [2, 6, 12] {
         let (masters, holder) = masters(5);
         let served = Served::default();
@@ -112,7 +112,7 @@ async fn processes_are_served_in_the_order_in_which_they_came() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_of_the_queue_reserves_nothing() {
+async fn last_process_in_the_queue_reserves_nothing() {
     let (masters, holder) = masters(5);
     let served = Served::default();
     let guard = holder.lock(RESOURCE).await.unwrap();
@@ -132,7 +132,7 @@ fn is_reserve(verb: &Verb) -> bool {
 /// It gives up between its notification and the key, or at any other moment around it, also if its
 /// last handle is dropped at the same time.
 #[tokio::test(start_paused = true)]
-async fn a_waiter_that_gives_up_around_its_call_leaves_the_turn_to_the_next() {
+async fn waiter_giving_up_around_its_call_passes_on_the_turn() {
     for (half, ends) in (0..40).flat_map(|half| [(half, false), (half, true)]) {
         let (masters, holder) = masters(5);
         let served = Served::default();
@@ -155,7 +155,7 @@ async fn a_waiter_that_gives_up_around_its_call_leaves_the_turn_to_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_that_does_not_come_is_waited_for_no_longer_than_its_reservation() {
+async fn absent_waiter_delays_others_for_its_reservation_at_most() {
     let (masters, holder) = masters(5);
     let served = Served::default();
     let guard = holder.lock(RESOURCE).await.unwrap();
@@ -180,7 +180,7 @@ async fn a_waiter_that_does_not_come_is_waited_for_no_longer_than_its_reservatio
 
 /// Its holder died between two masters.
 #[tokio::test(start_paused = true)]
-async fn an_orphan_at_the_meeting_point_stops_nobody_for_longer_than_about_a_second() {
+async fn orphan_key_at_the_meeting_point_costs_about_a_second() {
     let (masters, _) = masters(5);
     masters.iter().for_each(|master| master.put(RESOURCE, "stranger", 300));
     let served = Served::default();
@@ -193,7 +193,7 @@ async fn an_orphan_at_the_meeting_point_stops_nobody_for_longer_than_about_a_sec
 }
 
 #[tokio::test(start_paused = true)]
-async fn clients_without_a_queue_wait_beside_those_that_have_one() {
+async fn clients_with_and_without_a_queue_both_get_the_lock() {
     let (masters, holder) = masters(5);
     let guard = holder.lock(RESOURCE).await.unwrap();
     let client = masters.another_client();

@@ -41,7 +41,7 @@ async fn contend(seed: u64, contenders: usize) -> (Vec<usize>, Duration) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_contender_starves_among_those_that_come_again_and_again() {
+async fn no_contender_starves() {
     for seed in 0..2 {
         let (grants, longest) = contend(seed, 6).await;
         let least = grants.iter().min().unwrap();
@@ -77,7 +77,7 @@ async fn share(seed: u64, callers: &[usize], seconds: u64) -> Vec<u64> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_with_many_callers_leaves_the_key_to_other_processes() {
+async fn process_with_many_callers_yields_to_other_processes() {
     for callers in [[20, 20], [2, 1]] {
         for seed in 0..2 {
             let got = share(seed, &callers, 20).await;
@@ -89,7 +89,7 @@ async fn a_process_with_many_callers_leaves_the_key_to_other_processes() {
 
 /// Its callers precede callers that came later, but do not each get a turn.
 #[tokio::test(start_paused = true)]
-async fn a_process_with_64_callers_has_no_more_turns_than_eight_with_one() {
+async fn process_with_64_callers_gets_no_more_turns_than_others() {
     let got = share(0, &[64, 1, 1, 1, 1, 1, 1, 1, 1], 30).await;
     let (least, most) = (got.iter().min().unwrap(), got.iter().max().unwrap());
     assert!(*least * 10 >= *most * 9, "{got:?}");
@@ -97,7 +97,7 @@ async fn a_process_with_64_callers_has_no_more_turns_than_eight_with_one() {
 
 /// Nothing tells the process that keeps the key that others want it.
 #[tokio::test(start_paused = true)]
-async fn a_process_whose_one_caller_asks_again_at_once_leaves_the_key_to_other_processes() {
+async fn immediately_retrying_process_yields_to_other_processes() {
     for (callers, seeds) in [(&[1, 1][..], 3), (&[1, 1, 1, 1], 1)] {
         for seed in 0..seeds {
             let got = share(seed, callers, 15).await;

@@ -127,7 +127,7 @@ fn judge(outcome: &Outcome) -> anyhow::Result<u64> {
 }
 
 #[test]
-fn no_fire_is_completed_twice_and_each_is_completed_that_a_host_lives_for() {
+fn each_fire_with_a_live_host_is_completed_once() {
     seeds::each("once::hosts", 0..6, |seed| async move {
         let outcome = campaign(seed, By::Library).await;
         let completed = judge(&outcome)?;
@@ -137,7 +137,7 @@ fn no_fire_is_completed_twice_and_each_is_completed_that_a_host_lives_for() {
 }
 
 #[test]
-fn a_recipe_without_a_flaw_passes_and_each_with_one_is_caught() {
+fn correct_recipe_passes_and_flawed_ones_are_caught() {
     let caught = |flaw| {
         let mut seeds = 0..40;
         seeds.any(|seed| {

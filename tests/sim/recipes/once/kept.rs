@@ -32,13 +32,13 @@ async fn is_kept(asked: u32) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mark_outlives_masters_that_are_emptied_one_by_one_as_long_as_it_is_asked_for() {
+async fn queried_mark_survives_masters_emptied_one_by_one() {
     assert!(is_kept(1).await && is_kept(3).await);
 }
 
 /// This is not promised, and shows that the test above is not trivial.
 #[tokio::test(start_paused = true)]
-async fn a_mark_that_nobody_asks_for_is_lost_with_the_masters_that_had_it() {
+async fn mark_that_is_never_queried_is_lost_with_its_masters() {
     assert!(!is_kept(0).await);
 }
 
@@ -63,7 +63,7 @@ async fn a_recipe_that_writes_nothing_back_completes_a_fire_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mark_is_kept_for_a_month_and_longer_where_its_period_is() {
+async fn mark_is_kept_for_a_month_or_longer_for_a_longer_period() {
     let (masters, redlock) = masters(3);
     let _ = redlock.once(NAME).fire(7).run(|_| async {}).await.unwrap();
     let _ = redlock.once("other").within(40 * DAY).run(|_| async {}).await.unwrap();
@@ -121,7 +121,7 @@ async fn poll_times<F: Future>(future: F, polls: u64) -> Option<F::Output> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_is_dropped_at_any_poll_is_in_nobody_s_way() {
+async fn work_dropped_at_any_poll_blocks_no_other_host() {
     for polls in 0..12 {
         let (masters, redlock) = troubled(polls);
         let ran = poll_times(redlock.once(NAME).fire(7).run(|_| sleep(ms(5))), polls).await;
@@ -132,7 +132,7 @@ async fn work_that_is_dropped_at_any_poll_is_in_nobody_s_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_is_dropped_at_any_millisecond_is_in_nobody_s_way() {
+async fn work_dropped_at_any_millisecond_blocks_no_other_host() {
     for millis in (0..200).step_by(3) {
         let (masters, redlock) = troubled(millis);
         let once = redlock.once(NAME).fire(7).run(|_| sleep(ms(5)));
@@ -145,7 +145,7 @@ async fn work_that_is_dropped_at_any_millisecond_is_in_nobody_s_way() {
 /// While the mark is written, the lock is not released, so that no client repeats a job that may
 /// have no mark.
 #[tokio::test(start_paused = true)]
-async fn a_completion_that_is_dropped_leaves_the_lock_to_expire() {
+async fn dropped_completion_lets_the_lock_expire() {
     let (masters, redlock) = masters(5);
     let Ok(Begun::Run(guard)) = redlock.once(NAME).fire(7).begin().await else {
         panic!("it was never done")

@@ -54,7 +54,7 @@ fn hosts<const N: usize>(masters: &SimNodes) -> [Redlock; N] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_hosts_that_come_one_after_the_other_one_does_the_work() {
+async fn only_one_of_successive_hosts_does_the_work() {
     let masters = admitted(5, 0);
     let [first, second, third] = hosts(&masters);
     let at = millis(&masters);
@@ -70,7 +70,7 @@ async fn of_hosts_that_come_one_after_the_other_one_does_the_work() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_host_that_waits_for_the_work_of_another_finds_it_done() {
+async fn waiting_host_finds_the_work_done() {
     let masters = admitted(5, 0);
     let [first, second] = hosts(&masters);
     let once = |host: &Redlock| host.once(NAME).within(HOUR).wait(HOUR).run(|_| sleep(HOUR / 2));
@@ -83,7 +83,7 @@ async fn a_host_that_waits_for_the_work_of_another_finds_it_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_period_counts_from_when_the_run_began_and_then_it_runs_again() {
+async fn period_starts_with_the_run_and_then_it_runs_again() {
     let masters = admitted(5, 0);
     let [first, second] = hosts(&masters);
     let ran = first.once(NAME).within(2 * HOUR).run(|_| sleep(HOUR)).await;
@@ -97,7 +97,7 @@ async fn a_period_counts_from_when_the_run_began_and_then_it_runs_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fire_that_was_completed_and_those_before_it_are_done() {
+async fn completed_fire_and_earlier_ones_are_done() {
     let (masters, redlock) = masters(5);
     let once = |fire| redlock.once(NAME).fire(fire).run(|_| async {});
     assert_eq!(once(20).await, Ok(Once::Ran(())));
@@ -119,7 +119,7 @@ async fn a_fire_that_was_completed_and_those_before_it_are_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_fails_or_is_dropped_leaves_no_mark_and_the_next_does_it() {
+async fn failed_or_dropped_work_leaves_no_mark() {
     let (masters, redlock) = masters(5);
     let once = || redlock.once(NAME).within(HOUR);
     let failed = once().try_run(|_| async { Err::<(), _>(anyhow::anyhow!("no paper")) }).await;
@@ -154,7 +154,7 @@ async fn work_whose_lock_was_lost_leaves_no_mark() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_runs_where_too_few_masters_say_what_was_done() {
+async fn nothing_runs_if_too_few_marks_are_readable() {
     let (masters, redlock) = masters(5);
     masters[..3].iter().for_each(|master| put(master, "no mark"));
     let refused = redlock.once(NAME).within(HOUR).run(|_| async { panic!("it must not run") });
@@ -172,7 +172,7 @@ async fn nothing_runs_where_too_few_masters_say_what_was_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mark_that_no_quorum_has_is_logged_and_the_lock_is_left_to_expire() {
+async fn mark_without_a_quorum_is_logged_and_the_lock_expires() {
     let masters = admitted(5, 0);
     let [first, second] = hosts(&masters);
     let (log, _recording) = Log::begin(LevelFilter::WARN);
@@ -197,7 +197,7 @@ async fn a_mark_that_no_quorum_has_is_logged_and_the_lock_is_left_to_expire() {
 
 /// Masters that are away for a moment when the work ends cost nothing but that moment.
 #[tokio::test(start_paused = true)]
-async fn masters_are_told_again_until_a_quorum_has_the_mark() {
+async fn mark_is_written_again_until_a_quorum_has_it() {
     let (masters, redlock) = masters(5);
     let Ok(Begun::Run(guard)) = redlock.once(NAME).fire(7).begin().await else {
         panic!("it was never done")
@@ -224,7 +224,7 @@ async fn masters_are_told_again_until_a_quorum_has_the_mark() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_was_lost_before_the_end_is_no_completion() {
+async fn lock_lost_before_the_end_is_not_a_completion() {
     let (masters, redlock) = masters(5);
     let begun = redlock.once(NAME).fire(7).auto_extend(false).begin().await;
     let Ok(Begun::Run(guard)) = begun else { panic!("it was never done") };
@@ -234,7 +234,7 @@ async fn a_lock_that_was_lost_before_the_end_is_no_completion() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_lies_ahead_of_the_masters_clocks_does_not_count() {
+async fn mark_ahead_of_the_masters_clocks_is_ignored() {
     let (masters, redlock) = masters(5);
     let ahead = |by| format!("{} 0 other", millis(&masters) + by);
     masters.iter().for_each(|master| put(master, &ahead(60_000)));
@@ -249,7 +249,7 @@ async fn a_run_that_lies_ahead_of_the_masters_clocks_does_not_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_largest_mark_counts_and_is_written_back() {
+async fn largest_mark_is_used_and_written_back() {
     let (masters, redlock) = masters(5);
     let at = millis(&masters) - 1_000;
     put(&masters[4], &format!("{at} 9 other"));
@@ -270,7 +270,7 @@ async fn the_largest_mark_counts_and_is_written_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_out_of_range_is_refused_before_anything_is_sent() {
+async fn values_out_of_range_are_refused_before_sending() {
     let (masters, redlock) = masters(5);
     let day = 24 * HOUR;
     let once = || redlock.once(NAME);
@@ -304,7 +304,7 @@ impl<T> From<RunError<T>> for Failed {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_of_the_lock_is_one_of_the_work_where_it_may_fail() {
+async fn try_run_returns_lock_errors_as_the_works_error_type() {
     let (masters, redlock) = masters(5);
     let once = || redlock.once(NAME).within(HOUR).wait(Duration::ZERO);
     let guard = redlock.lock(NAME).await.unwrap();
@@ -324,8 +324,7 @@ async fn an_error_of_the_lock_is_one_of_the_work_where_it_may_fail() {
 /// A period is measured by the lower median of the clocks of the masters that answer. It is wrong
 /// if more of them are wrong than right, and the work may run again. A fire needs no clock.
 #[tokio::test(start_paused = true)]
-async fn period_ends_early_by_two_fast_clocks_while_two_right_masters_are_away_and_a_fire_does_not()
-{
+async fn fast_clock_majority_ends_a_period_early_but_not_a_fire() {
     let masters = admitted(5, 0);
     masters[..2].iter().for_each(|master| master.step_clock(2 * 3_600_000));
     let [first] = hosts(&masters);
@@ -346,7 +345,7 @@ async fn period_ends_early_by_two_fast_clocks_while_two_right_masters_are_away_a
 
 /// The label of a mark comes from the run, and is checked like the label of a lock.
 #[tokio::test(start_paused = true)]
-async fn a_mark_says_who_by_the_label_of_the_request() {
+async fn mark_has_the_label_of_the_request() {
     let (masters, redlock) = masters(3);
     let ran = redlock.once(NAME).fire(1).label("me@web-1:7").run(|_| async {}).await;
     assert_eq!(ran, Ok(Once::Ran(())));

@@ -49,7 +49,7 @@ fn is_exit(verb: Verb) -> bool {
 
 /// Trap 2.
 #[tokio::test(start_paused = true)]
-async fn what_is_sent_again_of_a_release_is_a_plain_one() {
+async fn retried_release_is_plain() {
     for lost in 0..5 {
         let (masters, served) = (admitted(5, 0), Served::default());
         let (holder, waiting) = a_holder_with_waiters(&masters, ms(20), 1, &served).await;
@@ -70,7 +70,7 @@ async fn what_is_sent_again_of_a_release_is_a_plain_one() {
 
 /// Trap 4. If the meeting point and two others know of the release, the next process is notified.
 #[tokio::test(start_paused = true)]
-async fn a_holder_that_is_killed_amid_its_release_is_waited_for_no_longer_than_its_key_lives() {
+async fn holder_killed_during_its_release_delays_for_one_expiry() {
     for (reached, reaches_m) in (0..=4).flat_map(|reached| [(reached, false), (reached, true)]) {
         let (masters, served) = (admitted(5, 0), Served::default());
         let (holder, waiting) = a_holder_with_waiters(&masters, LONG, 2, &served).await;
@@ -93,7 +93,7 @@ async fn a_holder_that_is_killed_amid_its_release_is_waited_for_no_longer_than_i
 
 /// Trap 5: it precedes a process that came while its request was on its way.
 #[tokio::test(start_paused = true)]
-async fn who_comes_too_late_for_its_reservation_keeps_its_place() {
+async fn waiter_late_for_its_reservation_keeps_its_place() {
     let (masters, served) = (admitted(5, 0), Served::default());
     let before = handle(&masters).build().unwrap().lock(RESOURCE).await.unwrap();
     let holder = wait(&masters, 0, ms(5), &served);
@@ -120,7 +120,7 @@ async fn who_comes_too_late_for_its_reservation_keeps_its_place() {
 
 /// Trap 19: the keeper finds that two copies are gone in the moment of the release.
 #[tokio::test(start_paused = true)]
-async fn an_extension_and_a_key_given_back_in_front_of_a_release_leave_nothing_behind() {
+async fn extension_and_readd_before_a_release_leave_nothing() {
     let mut given_back = 0;
     for millis in 0..12 {
         let (masters, served) = (admitted(5, millis), Served::default());
@@ -148,7 +148,7 @@ fn is_given_back(verb: &Verb) -> bool {
 
 /// Trap 19: the releasing client does not know of any waiter.
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_is_resumed_and_released_elsewhere_goes_to_the_next() {
+async fn lease_released_by_another_process_goes_to_the_next() {
     for (holds, most) in [(LONG, ms(15)), (Duration::ZERO, ms(1_000))] {
         let (masters, served) = (admitted(5, 0), Served::default());
         let before = handle(&masters).build().unwrap().lock(RESOURCE).await.unwrap();

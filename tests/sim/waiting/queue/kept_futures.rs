@@ -39,7 +39,7 @@ async fn keep(redlock: &Redlock, futures: usize) -> Vec<Asking> {
 /// wait at different masters: some are up to 20 ms away, and are not meeting points while they are
 /// slow.
 #[tokio::test(start_paused = true)]
-async fn futures_that_are_kept_unpolled_do_not_shut_out_another_process() {
+async fn unpolled_futures_do_not_starve_another_process() {
     for seed in 0..20 {
         for trip in [ms(0), ms(1), ms(10)] {
             let masters = admitted(3, seed);

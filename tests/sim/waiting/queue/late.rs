@@ -31,7 +31,7 @@ async fn without(absent: &[usize]) -> Duration {
 
 /// Trap 6.
 #[tokio::test(start_paused = true)]
-async fn one_that_does_not_come_costs_its_reservation_and_two_a_second() {
+async fn absent_waiters_cost_their_reservations() {
     let all_come = without(&[]).await;
     let (one, two) = (without(&[1]).await - all_come, without(&[1, 2]).await - all_come);
     assert!((ms(40)..=ms(60)).contains(&one), "{one:?}");
@@ -40,7 +40,7 @@ async fn one_that_does_not_come_costs_its_reservation_and_two_a_second() {
 
 /// Trap 7: strangers have a majority, and it ends about when the waiter gives up.
 #[tokio::test(start_paused = true)]
-async fn a_request_that_was_repeated_and_then_given_up_leaves_no_key() {
+async fn repeated_and_cancelled_request_leaves_no_key() {
     let at = where_they_meet(0).await;
     let mut repeated = 0;
     for (half, more) in (4..24_u32).flat_map(|half| [(half, 1), (half, 2), (half, 3)]) {
@@ -68,7 +68,7 @@ fn is_take(verb: &Verb) -> bool {
 
 /// Trap 7.
 #[tokio::test(start_paused = true)]
-async fn who_reaches_the_meeting_point_only_does_not_block_the_others() {
+async fn process_reaching_only_the_meeting_point_blocks_no_other() {
     let (masters, holder) = masters(5);
     let served = Served::default();
     let guard = holder.lock(RESOURCE).await.unwrap();
@@ -89,7 +89,7 @@ async fn who_reaches_the_meeting_point_only_does_not_block_the_others() {
 
 /// Trap 9: an orphan at the meeting point blocks it there, and it may not learn that.
 #[tokio::test(start_paused = true)]
-async fn who_has_won_without_the_meeting_point_leaves_nothing_there() {
+async fn lock_won_without_the_meeting_point_leaves_nothing_there() {
     for is_deaf in [false, true] {
         let (masters, _) = masters(5);
         masters.iter().for_each(|master| master.put(RESOURCE, "stranger", 300));

@@ -120,8 +120,8 @@ one_that_waits_is_next_with_holds_of! {
 /// A hold of a second is a short one for processes that are so far away. Shorter ones begin while the
 /// request to enter the queue is on its way.
 #[test]
-fn one_that_waits_is_next_if_round_trips_take_300_ms() {
-    seeds::each("one_that_waits_is_next_if_round_trips", 0..40, |seed| async move {
+fn waiting_process_is_next_with_300_ms_round_trips() {
+    seeds::each("waiting_process_is_next_with_300_ms_round_trips", 0..40, |seed| async move {
         for callers in [1, 2] {
             for holds in [1_200, 2_500].map(ms) {
                 let load = Load { callers, holds, pauses: ms(0), trip: ms(150) };
@@ -134,7 +134,7 @@ fn one_that_waits_is_next_if_round_trips_take_300_ms() {
 
 /// Its hold may have been long. A process that has read no record yet knows no meeting point.
 #[tokio::test(start_paused = true)]
-async fn a_release_by_the_token_alone_calls_the_first_in_the_queue() {
+async fn release_by_token_calls_the_first_in_the_queue() {
     let (masters, holder) = masters(3);
     let served = Served::default();
     let lease = holder.lock(RESOURCE).await.unwrap().into_lease();

@@ -17,13 +17,17 @@ pub(super) async fn where_they_meet(seed: u64) -> usize {
 /// Trap 11. A release now and then also calls processes that wait at other masters, in proportion to
 /// their number. A single process is served more often than each of many that cannot see it.
 #[test]
-fn two_meeting_points_starve_nobody_and_make_no_storm() {
-    seeds::each("two_meeting_points_starve_nobody_and_make_no_storm", 0..6, |seed| async move {
-        for (here, there, most) in [(4, 4, 4), (7, 1, 2), (1, 7, 8)] {
-            two_meeting_points(seed, (here, there), most).await;
-        }
-        Ok(())
-    });
+fn two_meeting_points_starve_no_process_and_cause_no_storm() {
+    seeds::each(
+        "two_meeting_points_starve_no_process_and_cause_no_storm",
+        0..6,
+        |seed| async move {
+            for (here, there, most) in [(4, 4, 4), (7, 1, 2), (1, 7, 8)] {
+                two_meeting_points(seed, (here, there), most).await;
+            }
+            Ok(())
+        },
+    );
 }
 
 /// No process gets the key more than `most` times as often as another.
@@ -47,7 +51,7 @@ async fn two_meeting_points(seed: u64, (here, there): (u64, u64), most: usize) {
 /// Processes that saw a slow meeting point for a moment meet at another master until that is over,
 /// and no longer, because waiters at two masters have unequal shares.
 #[tokio::test(start_paused = true)]
-async fn processes_that_met_elsewhere_for_a_moment_come_back() {
+async fn processes_return_to_the_common_meeting_point() {
     for seed in 0..8 {
         let (at, masters) = (where_they_meet(seed).await, admitted(5, seed));
         let clients: Vec<_> = (0..4).map(|number| process(&masters, seed * 100 + number)).collect();
@@ -80,7 +84,7 @@ enum Fault {
 
 /// Trap 12.
 #[tokio::test(start_paused = true)]
-async fn a_meeting_point_that_goes_away_while_eight_wait_costs_about_a_second_once() {
+async fn losing_the_meeting_point_costs_eight_waiters_a_second_once() {
     use Fault::*;
     for fault in [Paused, PausedForAMoment, Killed, AwayForAMoment, Restored, Quarantined] {
         let (masters, holder) = masters(5);

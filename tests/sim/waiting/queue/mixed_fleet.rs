@@ -121,7 +121,7 @@ async fn work(holders: &AtomicU32) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn processes_of_both_revisions_share_the_queue_without_overlap_or_starvation() {
+async fn both_revisions_share_the_queue_fairly() {
     for pauses in [ms(30), ms(100)] {
         let (masters, holder) = masters(3);
         let guard = holder.lock(RESOURCE).await.unwrap();

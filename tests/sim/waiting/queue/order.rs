@@ -43,7 +43,7 @@ fn assert_in_order(served: &[(u64, FencingToken)]) {
 
 /// Trap 21: each key lives as long as its own holder wants.
 #[tokio::test(start_paused = true)]
-async fn waiters_of_different_ttls_are_served_in_order_each_with_its_own() {
+async fn waiters_with_different_ttls_are_served_in_order() {
     let masters = admitted(5, 0);
     let served = served_with(&masters, 0, &[ms(200), ms(60_000), ms(1_000)], async |_| {}).await;
     assert_in_order(&served);
@@ -62,8 +62,8 @@ async fn waiters_of_different_ttls_are_served_in_order_each_with_its_own() {
 /// Trap 21. If the clock is stepped ahead, the key of the holder is gone at the meeting point. The first
 /// process in the queue takes it there in vain, and the release may find it in the middle of that.
 #[test]
-fn a_meeting_point_whose_clock_is_stepped_an_hour_serves_those_that_wait_in_order() {
-    seeds::each("a_meeting_point_whose_clock_is_stepped", 0..40, |seed| async move {
+fn stepped_clock_of_the_meeting_point_keeps_the_order() {
+    seeds::each("stepped_clock_of_the_meeting_point", 0..40, |seed| async move {
         for step in [HOUR, -HOUR] {
             let masters = admitted(5, seed);
             let step_clock = async |masters: &SimNodes| {
@@ -84,7 +84,7 @@ const HOUR: i64 = 3_600_000;
 
 /// Trap 20: successive reservations are between them.
 #[tokio::test(start_paused = true)]
-async fn tokens_rise_from_lease_to_lease_though_the_clocks_of_the_masters_run_back() {
+async fn tokens_grow_although_the_masters_clocks_run_backwards() {
     for (stepped, step) in [(5, -HOUR), (2, HOUR)] {
         let masters = admitted(5, 0);
         let step_clocks = async |masters: &SimNodes| {
@@ -97,7 +97,7 @@ async fn tokens_rise_from_lease_to_lease_though_the_clocks_of_the_masters_run_ba
 
 /// Trap 20: a master that lost its ballots gives the key and has no vote.
 #[tokio::test(start_paused = true)]
-async fn a_key_that_is_taken_counts_only_where_the_ballots_are() {
+async fn taken_key_is_valid_only_with_ballots() {
     for (without, is_served) in [(2, true), (3, false)] {
         let (masters, served) = (admitted(5, 0), Served::default());
         let guard = handle(&masters).build().unwrap().lock(RESOURCE).await.unwrap();

@@ -54,7 +54,7 @@ fn spread(got: &[Got]) -> f64 {
 
 /// Trap 23: two of which one would never be refused; and many.
 #[tokio::test(start_paused = true)]
-async fn processes_that_come_again_and_again_have_equal_shares() {
+async fn returning_processes_have_equal_shares() {
     for (processes, holds, seconds) in [(2, ms(20), 10), (8, ms(1), 5)] {
         for seed in 0..2 {
             let masters = admitted(5, seed);
@@ -95,7 +95,7 @@ fn p99(mut waits: Vec<Duration>) -> Duration {
 
 /// Trap 25.
 #[tokio::test(start_paused = true)]
-async fn thirty_two_processes_have_equal_shares_and_wait_about_as_long_as_in_a_ring() {
+async fn thirty_two_processes_have_equal_shares_and_waits() {
     let holds = ms(1);
     let masters = admitted(5, 7);
     let in_ring = ring(&masters, &processes_of(&masters, 32, 7), holds, 30).await;
@@ -124,7 +124,7 @@ fn takes_again(masters: &SimNodes, seed: u64, holds: Duration) -> (SimNodes, Joi
 
 /// It checks for other waiters about every ten votes, and no more often.
 #[tokio::test(start_paused = true)]
-async fn a_process_that_takes_the_key_again_and_again_asks_now_and_then_who_waits() {
+async fn repeated_holder_sometimes_queries_for_waiters() {
     for seed in 0..10 {
         let masters = admitted(5, seed);
         let (_client, again) = takes_again(&masters, seed, ms(0));
@@ -140,7 +140,7 @@ async fn a_process_that_takes_the_key_again_and_again_asks_now_and_then_who_wait
 /// M's answer to a release of a missing key proves nothing: a client that M has admitted is on its
 /// way to the others. And a plain release wakes no client there.
 #[tokio::test(start_paused = true)]
-async fn a_lease_without_its_key_at_the_meeting_point_asks_who_waits_and_so_does_the_next() {
+async fn lease_without_the_meeting_points_key_queries_for_waiters() {
     let (masters, holder) = masters(5);
     let asked = || masters.iter().map(|master| count(master, is_leave)).sum::<usize>();
     let take = async || {
@@ -161,7 +161,7 @@ async fn a_lease_without_its_key_at_the_meeting_point_asks_who_waits_and_so_does
 
 /// Nearer to the masters than that process or farther, and at any moment.
 #[tokio::test(start_paused = true)]
-async fn one_that_comes_to_a_key_that_is_taken_again_and_again_is_served_soon() {
+async fn newcomer_to_a_busy_key_is_served_soon() {
     for (seed, holds) in (0..400).flat_map(|seed| [0, 1, 3].map(|holds| (seed, ms(holds)))) {
         let (masters, served) = (admitted(5, seed), Served::default());
         let (client, again) = takes_again(&masters, seed, holds);

@@ -101,7 +101,7 @@ async fn assert_served_in_time(crowd: Crowd) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_stopped_process_keeps_the_key_idle_for_a_fifth_of_a_second_at_most() {
+async fn stopped_process_keeps_the_key_idle_for_200_ms_at_most() {
     for (stopped, live) in [(1, 1), (2, 1), (3, 1), (5, 1), (10, 1), (1, 3), (3, 3), (10, 3)] {
         for (end, trip) in [
             (End::Released, ms(0)),

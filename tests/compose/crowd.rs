@@ -57,7 +57,7 @@ fn contend(counter: &Counter, done: &AtomicU32) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn eight_contenders_lose_no_increment_while_one_master_is_killed_and_one_paused() {
+async fn crowd_loses_no_increment_with_killed_and_paused_masters() {
     let masters = Masters::take();
     let (counter, done) = (Arc::new(Counter::new()), Arc::new(AtomicU32::new(0)));
     let mut crowd = JoinSet::new();

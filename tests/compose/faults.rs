@@ -8,7 +8,7 @@ use crate::lab::{
 use crate::masters::{Masters, heal, kill};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lock_is_on_all_five_masters_and_on_none_once_released() {
+async fn lock_is_on_all_masters_until_its_release() {
     let masters = Masters::take();
     let (redlock, other) = (patient(&masters), patient(&masters));
     let (guard, _) = everywhere(&redlock, &masters, "five").await;
@@ -20,7 +20,7 @@ async fn a_lock_is_on_all_five_masters_and_on_none_once_released() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_two_masters_killed_locks_go_on() {
+async fn locks_work_with_two_masters_killed() {
     let masters = Masters::take();
     let redlock = patient(&masters);
     reach_all(&redlock).await;
@@ -36,7 +36,7 @@ async fn with_two_masters_killed_locks_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_three_masters_killed_there_is_no_quorum_and_the_error_says_who_said_what() {
+async fn three_killed_masters_are_listed_in_the_error() {
     let masters = Masters::take();
     let dead = kill(&masters[1..4]);
     let redlock = patient(&masters);
@@ -56,7 +56,7 @@ async fn with_three_masters_killed_there_is_no_quorum_and_the_error_says_who_sai
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_paused_master_is_not_waited_for_and_what_reaches_it_late_is_cleaned_up() {
+async fn paused_master_is_not_awaited_and_cleaned_up_later() {
     let masters = Masters::take();
     let redlock = patient(&masters);
     reach_all(&redlock).await;
@@ -72,7 +72,7 @@ async fn a_paused_master_is_not_waited_for_and_what_reaches_it_late_is_cleaned_u
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lock_outlives_a_paused_master_and_comes_back_to_it() {
+async fn lock_survives_a_paused_master_and_returns_to_it() {
     let masters = Masters::take();
     let redlock = brisk(&masters);
     let (guard, token) = everywhere(&redlock, &masters, "held-paused").await;
@@ -87,7 +87,7 @@ async fn a_lock_outlives_a_paused_master_and_comes_back_to_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lock_outlives_a_master_that_is_cut_off_and_comes_back_to_it() {
+async fn lock_survives_a_partitioned_master_and_returns_to_it() {
     let masters = Masters::take();
     let redlock = brisk(&masters);
     let (guard, token) = everywhere(&redlock, &masters, "cut-off").await;

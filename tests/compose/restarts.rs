@@ -36,12 +36,12 @@ async fn is_kept_while(key: &str, hurt: impl Fn(&[Master])) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_quarantine_a_master_that_is_restarted_keeps_its_locks() {
+async fn without_quarantine_a_restarted_master_keeps_its_locks() {
     is_kept_while("restart-1", |masters| masters[0].restart()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_quarantine_three_masters_that_are_restarted_keep_their_locks() {
+async fn without_quarantine_three_restarted_masters_keep_their_locks() {
     is_kept_while("restart-3", |masters| {
         masters[..3].iter().for_each(|master| master.restart());
     })
@@ -49,7 +49,7 @@ async fn without_a_quarantine_three_masters_that_are_restarted_keep_their_locks(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_quarantine_five_masters_that_crash_at_once_keep_their_locks() {
+async fn without_quarantine_five_crashed_masters_keep_their_locks() {
     is_kept_while("crash-5", |masters| {
         heal(kill(masters));
     })
@@ -63,7 +63,7 @@ fn short(masters: &Masters) -> Redlock {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lock_is_held_while_two_masters_are_killed_and_they_count_after_their_quarantine() {
+async fn killed_masters_vote_again_after_their_quarantine() {
     let masters = Masters::take();
     admit(masters.urls(), "short:", secs(4));
     let redlock = short(&masters);
@@ -80,7 +80,7 @@ async fn a_lock_is_held_while_two_masters_are_killed_and_they_count_after_their_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn when_a_majority_is_restarted_the_lock_is_lost_and_nobody_gets_it_before_its_end() {
+async fn restarted_majority_ends_the_lock_without_a_second_holder() {
     let masters = Masters::take();
     let redlock = brisk(&masters);
     let (guard, token) = everywhere(&redlock, &masters, "majority").await;

@@ -104,7 +104,7 @@ impl Asker {
 }
 
 #[tokio::test]
-async fn a_fresh_master_says_who_it_is_and_has_no_record() {
+async fn fresh_master_has_an_identity_and_no_record() {
     let backend = Backend::start().await;
     let mut node = Asker::new(&backend).await;
     assert_eq!(node.facts.record, Ok(Box::default()));
@@ -117,7 +117,7 @@ async fn a_fresh_master_says_who_it_is_and_has_no_record() {
 }
 
 #[tokio::test]
-async fn a_quarantine_is_begun_noted_waited_for_and_ended() {
+async fn quarantine_runs_from_begin_to_admit() {
     let backend = Backend::start().await;
     let mut node = Asker::new(&backend).await;
     let begun = node.begin(&Record::default(), 7).await;
@@ -150,7 +150,7 @@ async fn a_quarantine_is_begun_noted_waited_for_and_ended() {
 
 /// The data that the order is based on may have been lost and restored in the meantime.
 #[tokio::test]
-async fn an_order_that_comes_later_than_it_may_act_does_nothing() {
+async fn late_order_does_nothing() {
     let backend = Backend::start().await;
     let mut node = Asker::new(&backend).await;
     let (expect, identity, nonce) = (Record::default().seen(), node.identity(), Nonce(3));
@@ -192,7 +192,7 @@ async fn an_order_that_comes_later_than_it_may_act_does_nothing() {
 
 /// Locks were longer than the client knew that began it.
 #[tokio::test]
-async fn a_quarantine_that_is_too_short_is_made_longer_once() {
+async fn too_short_quarantine_is_lengthened_once() {
     let backend = Backend::start().await;
     let mut node = Asker::new(&backend).await;
     let begun = node.begin(&Record::default(), 7).await.record;
@@ -210,7 +210,7 @@ async fn a_quarantine_that_is_too_short_is_made_longer_once() {
 }
 
 #[tokio::test]
-async fn begin_finds_another_record_than_was_read() {
+async fn begin_does_nothing_if_the_record_has_changed() {
     let backend = Backend::start().await;
     let mut node = Asker::new(&backend).await;
     let first = node.begin(&Record::default(), 1).await;
@@ -219,7 +219,7 @@ async fn begin_finds_another_record_than_was_read() {
 }
 
 #[tokio::test]
-async fn init_admits_once_and_later_lifts_only() {
+async fn init_admits_once_and_later_only_raises_scores() {
     let backend = Backend::start().await;
     let mut node = Asker::new(&backend).await;
     let first = node.init(&Record::default(), 63, 0).await;
@@ -235,7 +235,7 @@ async fn init_admits_once_and_later_lifts_only() {
 }
 
 #[tokio::test]
-async fn a_record_that_was_never_admitted_is_removed_and_another_only_by_a_person() {
+async fn admitted_record_is_removed_only_by_an_operator() {
     let backend = Backend::start().await;
     let mut node = Asker::new(&backend).await;
     let begun = node.begin(&Record::default(), 7).await;
@@ -260,7 +260,7 @@ async fn a_record_that_was_never_admitted_is_removed_and_another_only_by_a_perso
 
 /// It keeps quarantines away, and lowers nothing that is there.
 #[tokio::test]
-async fn a_client_without_ballots_shows_its_use_by_one_member() {
+async fn client_without_ballots_shows_its_use_by_one_member() {
     let backend = Backend::start().await;
     let mut node = Asker::new(&backend).await;
     for _ in 0..2 {
@@ -278,7 +278,7 @@ async fn a_client_without_ballots_shows_its_use_by_one_member() {
 }
 
 #[tokio::test]
-async fn a_connection_to_an_admitted_master_tells_the_record_and_then_the_members() {
+async fn connection_reports_the_record_and_then_the_members() {
     let backend = Backend::start().await;
     let admitted = Asker::new(&backend).await.init(&Record::default(), 31, 0).await;
     let mut node = Asker::new(&backend).await;
@@ -287,7 +287,7 @@ async fn a_connection_to_an_admitted_master_tells_the_record_and_then_the_member
 }
 
 #[tokio::test]
-async fn a_flush_is_pushed_and_a_look_behind_it_finds_nothing() {
+async fn flush_is_pushed_and_a_later_read_finds_nothing() {
     let backend = Backend::start().await;
     let mut node = Asker::new(&backend).await;
     node.init(&Record::default(), 31, 0).await;
@@ -297,7 +297,7 @@ async fn a_flush_is_pushed_and_a_look_behind_it_finds_nothing() {
 }
 
 #[tokio::test]
-async fn without_tracking_nobody_says_that_the_data_is_gone() {
+async fn without_tracking_lost_data_is_not_pushed() {
     let backend = Backend::without_tracking().await;
     let mut node = Asker::new(&backend).await;
     assert!(!node.facts.tracks);
@@ -311,7 +311,7 @@ async fn without_tracking_nobody_says_that_the_data_is_gone() {
 }
 
 #[tokio::test]
-async fn requests_about_admission_and_locks_are_carried_out_in_the_order_of_submission() {
+async fn admission_and_lock_requests_run_in_submission_order() {
     let backend = Backend::start().await;
     let mut node = Asker::new(&backend).await;
     let (ours, _) = tokens();
@@ -347,7 +347,7 @@ fn set(id: u64, names: &[&str]) -> RecordedSet {
 }
 
 #[tokio::test]
-async fn init_writes_the_set_that_it_expects_and_nothing_else_changes_it() {
+async fn only_init_changes_a_set_and_only_the_expected_one() {
     let backend = Backend::start().await;
     let mut node = Asker::new(&backend).await;
     let (three, four) =

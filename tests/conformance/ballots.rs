@@ -72,7 +72,7 @@ impl Asker {
 }
 
 #[tokio::test]
-async fn a_ballot_is_accepted_with_the_key_and_a_refusal_leaves_the_key() {
+async fn refused_ballot_leaves_the_key() {
     for backend in Backend::of_each_protocol().await {
         let mut node = Asker::admitted(&backend).await;
         let (ours, theirs) = tokens();
@@ -90,7 +90,7 @@ async fn a_ballot_is_accepted_with_the_key_and_a_refusal_leaves_the_key() {
 }
 
 #[tokio::test]
-async fn a_ballot_behind_a_refused_key_is_no_grant_and_raises_the_score() {
+async fn ballot_with_a_refused_key_only_raises_the_score() {
     for backend in Backend::of_each_protocol().await {
         let mut node = Asker::admitted(&backend).await;
         let (ours, theirs) = tokens();
@@ -105,7 +105,7 @@ async fn a_ballot_behind_a_refused_key_is_no_grant_and_raises_the_score() {
 }
 
 #[tokio::test]
-async fn a_second_ballot_is_accepted_or_answered_with_the_score() {
+async fn second_ballot_is_accepted_or_answered_with_the_score() {
     for backend in Backend::of_each_protocol().await {
         let mut node = Asker::admitted(&backend).await;
         let (ours, theirs) = tokens();
@@ -120,7 +120,7 @@ async fn a_second_ballot_is_accepted_or_answered_with_the_score() {
 }
 
 #[tokio::test]
-async fn a_second_ballot_for_a_key_that_is_lost_is_no_acceptance() {
+async fn second_ballot_for_a_lost_key_is_not_accepted() {
     for backend in Backend::of_each_protocol().await {
         let mut node = Asker::admitted(&backend).await;
         let (ours, theirs) = tokens();
@@ -137,7 +137,7 @@ async fn a_second_ballot_for_a_key_that_is_lost_is_no_acceptance() {
 }
 
 #[tokio::test]
-async fn a_copy_is_given_back_with_the_score_and_to_no_key_that_is_held() {
+async fn readd_reports_the_score_and_replaces_no_held_key() {
     for backend in Backend::of_each_protocol().await {
         let mut node = Asker::admitted(&backend).await;
         let (ours, theirs) = tokens();
@@ -153,7 +153,7 @@ async fn a_copy_is_given_back_with_the_score_and_to_no_key_that_is_held() {
 }
 
 #[tokio::test]
-async fn resources_that_share_a_member_share_its_score_and_no_others_do() {
+async fn only_resources_sharing_a_member_share_its_score() {
     for backend in Backend::of_each_protocol().await {
         let mut node = Asker::admitted(&backend).await;
         let (ours, theirs) = tokens();
@@ -169,7 +169,7 @@ async fn resources_that_share_a_member_share_its_score_and_no_others_do() {
 }
 
 #[tokio::test]
-async fn a_member_that_is_gone_accepts_nothing_and_has_the_master_looked_at() {
+async fn missing_member_accepts_nothing_and_reports_lost_data() {
     for backend in Backend::of_each_protocol().await {
         let mut node = Asker::admitted(&backend).await;
         let (ours, theirs) = tokens();
@@ -190,7 +190,7 @@ async fn a_member_that_is_gone_accepts_nothing_and_has_the_master_looked_at() {
 }
 
 #[tokio::test]
-async fn ballots_that_are_gone_accept_nothing() {
+async fn missing_ballot_set_accepts_nothing() {
     for backend in Backend::of_each_protocol().await {
         let mut node = Asker::admitted(&backend).await;
         let (ours, _) = tokens();
@@ -212,7 +212,7 @@ async fn ballots_that_are_gone_accept_nothing() {
 }
 
 #[tokio::test]
-async fn a_score_that_no_client_has_written_is_foreign() {
+async fn impossible_score_is_foreign() {
     for backend in Backend::of_each_protocol().await {
         let mut node = Asker::admitted(&backend).await;
         let (ours, theirs) = tokens();
@@ -229,7 +229,7 @@ async fn a_score_that_no_client_has_written_is_foreign() {
 }
 
 #[tokio::test]
-async fn a_master_that_was_not_admitted_gets_the_key_alone() {
+async fn non_admitted_master_gets_only_the_key() {
     for backend in Backend::of_each_protocol().await {
         let mut node = Asker::new(&backend).await;
         let (ours, theirs) = tokens();
@@ -253,7 +253,7 @@ async fn a_master_that_was_not_admitted_gets_the_key_alone() {
 }
 
 #[tokio::test]
-async fn a_quarantine_takes_the_ballots_away() {
+async fn quarantine_removes_the_ballots() {
     for backend in Backend::of_each_protocol().await {
         let mut node = Asker::admitted(&backend).await;
         let (ours, _) = tokens();
@@ -268,7 +268,7 @@ async fn a_quarantine_takes_the_ballots_away() {
 }
 
 #[tokio::test]
-async fn without_quarantine_there_is_one_set_that_nobody_admits() {
+async fn without_quarantine_one_ballot_set_needs_no_admission() {
     let backend = Backend::without_quarantine().await;
     let mut node = Asker::new(&backend).await;
     let (ours, theirs) = tokens();
@@ -286,7 +286,7 @@ async fn without_quarantine_there_is_one_set_that_nobody_admits() {
 }
 
 #[tokio::test]
-async fn a_master_that_refuses_ballots_says_so_when_it_is_connected() {
+async fn master_refusing_ballots_is_reported_on_connection() {
     for backend in Backend::of_each_protocol().await {
         let node = Asker::admitted(&backend).await;
         assert_eq!(node.facts.no_ballots, None);

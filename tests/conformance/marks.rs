@@ -30,7 +30,7 @@ impl Asker {
 }
 
 #[tokio::test]
-async fn a_mark_is_kept_under_the_name_behind_the_prefix_and_read_with_the_clock() {
+async fn mark_is_kept_under_its_prefixed_name_and_read_with_time() {
     let backend = Backend::start().await;
     let mut node = Asker::new(&backend).await;
     assert_eq!(&*key(), b"locks:redlock-quorum:1:done:orders:42");
@@ -51,7 +51,7 @@ async fn a_mark_is_kept_under_the_name_behind_the_prefix_and_read_with_the_clock
 
 /// The script, and what the rest of the library takes for it, say the same of every pair.
 #[tokio::test]
-async fn a_mark_never_falls_whatever_is_sent() {
+async fn mark_never_decreases() {
     let backend = Backend::start().await;
     let mut node = Asker::new(&backend).await;
     let large = Mark::END - 1;
@@ -74,7 +74,7 @@ async fn a_mark_never_falls_whatever_is_sent() {
 }
 
 #[tokio::test]
-async fn a_mark_lives_as_long_as_the_longest_that_was_asked_for_and_no_longer() {
+async fn mark_lasts_for_the_longest_requested_time() {
     let backend = Backend::start().await;
     let mut node = Asker::new(&backend).await;
     let month = 32 * 24 * 3_600_000;
@@ -91,7 +91,7 @@ async fn a_mark_lives_as_long_as_the_longest_that_was_asked_for_and_no_longer() 
 }
 
 #[tokio::test]
-async fn what_is_no_mark_is_an_error_that_lasts_and_is_left_as_it_is() {
+async fn invalid_mark_is_a_permanent_error_and_kept() {
     let backend = Backend::start().await;
     let mut node = Asker::new(&backend).await;
     let long = format!("1 0 {}", "x".repeat(65));

@@ -140,7 +140,7 @@ fn tokens() -> (Token, Token) {
 }
 
 #[tokio::test]
-async fn acquire_grants_a_key_once_whichever_token_asks_again() {
+async fn acquire_grants_a_key_once_for_any_token() {
     let backend = Backend::start().await;
     let mut node = Asker::new(&backend).await;
     let (ours, theirs) = tokens();
@@ -151,7 +151,7 @@ async fn acquire_grants_a_key_once_whichever_token_asks_again() {
 }
 
 #[tokio::test]
-async fn acquire_refuses_a_key_that_a_stranger_has_set() {
+async fn acquire_refuses_a_strangers_key() {
     let backend = Backend::start().await;
     let mut node = Asker::new(&backend).await;
     let (ours, theirs) = tokens();
@@ -181,7 +181,7 @@ async fn extend_never_shortens() {
 }
 
 #[tokio::test]
-async fn extend_refuses_a_missing_key_and_makes_none() {
+async fn extend_refuses_a_missing_key_and_sets_none() {
     let backend = Backend::start().await;
     let mut node = Asker::new(&backend).await;
     let (ours, _) = tokens();
@@ -190,7 +190,7 @@ async fn extend_refuses_a_missing_key_and_makes_none() {
 }
 
 #[tokio::test]
-async fn extend_refuses_another_s_key_and_shows_holder_and_ttl() {
+async fn extend_refuses_a_foreign_key_and_shows_holder_and_ttl() {
     let backend = Backend::start().await;
     let mut node = Asker::new(&backend).await;
     let (ours, theirs) = tokens();
@@ -203,7 +203,7 @@ async fn extend_refuses_another_s_key_and_shows_holder_and_ttl() {
 }
 
 #[tokio::test]
-async fn a_key_of_another_type_is_another_s_and_has_no_value() {
+async fn key_of_another_type_is_foreign_and_has_no_value() {
     let backend = Backend::start().await;
     let mut node = Asker::new(&backend).await;
     let (ours, _) = tokens();
@@ -230,7 +230,7 @@ async fn release_deletes_a_key_of_ours() {
 }
 
 #[tokio::test]
-async fn release_leaves_what_is_not_ours() {
+async fn release_keeps_foreign_keys() {
     let backend = Backend::start().await;
     let mut node = Asker::new(&backend).await;
     let (ours, theirs) = tokens();
@@ -264,7 +264,7 @@ async fn a_long_value_is_shown_cut_at_512_bytes() {
 }
 
 #[tokio::test]
-async fn a_key_is_there_for_its_life_and_gone_after_it() {
+async fn key_exists_until_it_expires() {
     let backend = Backend::start().await;
     let mut node = Asker::new(&backend).await;
     let (ours, theirs) = tokens();
@@ -279,7 +279,7 @@ async fn a_key_is_there_for_its_life_and_gone_after_it() {
 }
 
 #[tokio::test]
-async fn a_life_of_nothing_is_an_error_and_sets_no_key() {
+async fn zero_expiry_is_an_error_and_sets_no_key() {
     let backend = Backend::start().await;
     let mut node = Asker::new(&backend).await;
     let answer = node.acquire(&Token::random(None), 0).await;
@@ -305,7 +305,7 @@ async fn any_bytes_up_to_512_make_a_key() {
 }
 
 #[tokio::test]
-async fn requests_are_carried_out_and_answered_in_the_order_of_submission() {
+async fn requests_run_and_are_answered_in_submission_order() {
     let backend = Backend::start().await;
     let mut node = Asker::new(&backend).await;
     for round in 0..100 {
@@ -321,7 +321,7 @@ async fn requests_are_carried_out_and_answered_in_the_order_of_submission() {
 }
 
 #[tokio::test]
-async fn a_watch_answers_as_an_inspection_and_its_next_change_is_reported_once() {
+async fn watch_answers_like_inspect_and_reports_one_change() {
     let backend = Backend::start().await;
     let mut node = Asker::new(&backend).await;
     let (ours, theirs) = tokens();
@@ -349,7 +349,7 @@ async fn a_watch_answers_as_an_inspection_and_its_next_change_is_reported_once()
 }
 
 #[tokio::test]
-async fn the_loss_of_all_keys_is_reported_though_none_is_watched() {
+async fn loss_of_all_keys_is_reported_without_a_watch() {
     let backend = Backend::start().await;
     let mut node = Asker::new(&backend).await;
     backend.flush().await;

@@ -41,7 +41,7 @@ fn refused_by(n: u64) -> Answer {
 
 /// Trap 20.
 #[tokio::test]
-async fn a_reservation_between_two_leases_leaves_the_ballot_of_the_first() {
+async fn reservation_between_leases_keeps_the_first_ballot() {
     let backend = Backend::start().await;
     let [mut a, mut b] = admitted(&backend).await;
     assert_eq!(a.enter_fenced("a", 5).await, accepted());
@@ -60,7 +60,7 @@ async fn a_reservation_between_two_leases_leaves_the_ballot_of_the_first() {
 
 /// Trap 20: the key is there, and no vote.
 #[tokio::test]
-async fn a_take_or_an_entry_on_a_master_without_the_ballots_is_no_acceptance() {
+async fn take_or_entry_without_the_ballot_set_is_not_accepted() {
     let backend = Backend::start().await;
     let [mut a, _b] = admitted(&backend).await;
     backend.remove_member(member()).await;
@@ -78,7 +78,7 @@ async fn a_take_or_an_entry_on_a_master_without_the_ballots_is_no_acceptance() {
 
 /// Trap 20: a copy.
 #[tokio::test]
-async fn a_take_or_an_entry_on_a_master_that_was_not_admitted_has_the_key_alone() {
+async fn take_or_entry_on_a_non_admitted_master_gets_only_the_key() {
     let backend = Backend::start().await;
     let mut a = Waiter::new(&backend, 0).await;
     for enters in [false, true] {

@@ -115,13 +115,13 @@ pub(super) fn reserved_for(waiter: &Waiter) -> Option<String> {
 }
 
 #[tokio::test]
-async fn a_server_whose_user_may_all_can_have_queues() {
+async fn server_with_all_rights_supports_queues() {
     let backend = Backend::start().await;
     assert_eq!(Asker::new(&backend).await.facts.no_queue, None);
 }
 
 #[tokio::test]
-async fn who_enters_an_empty_queue_has_the_key_and_who_comes_later_a_place() {
+async fn first_entry_gets_the_key_and_later_ones_a_place() {
     let backend = Backend::start().await;
     let [mut a, mut b, mut c] = waiters(&backend).await;
     assert_eq!(a.enter(&token("a")).await, granted(0));
@@ -136,7 +136,7 @@ async fn who_enters_an_empty_queue_has_the_key_and_who_comes_later_a_place() {
 }
 
 #[tokio::test]
-async fn a_release_reserves_the_key_for_the_next_one_and_calls_it_and_the_second() {
+async fn release_reserves_the_key_and_calls_the_next_two() {
     let backend = Backend::start().await;
     let [mut a, mut b, mut c] = waiters(&backend).await;
     a.enter(&token("a")).await;
@@ -159,7 +159,7 @@ async fn a_release_reserves_the_key_for_the_next_one_and_calls_it_and_the_second
 }
 
 #[tokio::test]
-async fn a_release_without_waiters_reserves_nothing() {
+async fn release_without_waiters_reserves_nothing() {
     let backend = Backend::start().await;
     let [mut a, mut b] = waiters(&backend).await;
     a.enter(&token("a")).await;
@@ -172,7 +172,7 @@ async fn a_release_without_waiters_reserves_nothing() {
 }
 
 #[tokio::test]
-async fn an_open_release_frees_the_key_and_has_the_first_try() {
+async fn open_release_frees_the_key_and_lets_the_first_try() {
     let backend = Backend::start().await;
     let [mut a, mut b, mut c] = waiters(&backend).await;
     a.enter(&token("a")).await;
@@ -185,7 +185,7 @@ async fn an_open_release_frees_the_key_and_has_the_first_try() {
 }
 
 #[tokio::test]
-async fn what_a_loser_cleans_up_wakes_nobody_unless_the_key_is_free() {
+async fn clean_up_of_a_lost_attempt_wakes_waiters_only_if_free() {
     let backend = Backend::start().await;
     let [mut a, mut b, mut c] = waiters(&backend).await;
     a.enter(&token("a")).await;
@@ -200,7 +200,7 @@ async fn what_a_loser_cleans_up_wakes_nobody_unless_the_key_is_free() {
 }
 
 #[tokio::test]
-async fn who_gives_up_between_call_and_take_hands_the_key_to_the_next() {
+async fn waiter_giving_up_after_its_call_passes_on_the_key() {
     let backend = Backend::start().await;
     let [mut a, mut b, mut c] = waiters(&backend).await;
     a.enter(&token("a")).await;
@@ -216,7 +216,7 @@ async fn who_gives_up_between_call_and_take_hands_the_key_to_the_next() {
 }
 
 #[tokio::test]
-async fn a_place_that_is_given_up_leaves_another_s_reservation_alone() {
+async fn giving_up_a_place_keeps_another_reservation() {
     let backend = Backend::start().await;
     let [mut a, mut b, mut c] = waiters(&backend).await;
     a.enter(&token("a")).await;
@@ -229,7 +229,7 @@ async fn a_place_that_is_given_up_leaves_another_s_reservation_alone() {
 
 /// Only the first waiter watches the key, and a holder that knows of no waiter notifies none.
 #[tokio::test]
-async fn when_the_first_gives_up_a_key_that_is_taken_the_second_is_told() {
+async fn second_waiter_is_told_when_the_first_gives_up() {
     let backend = Backend::start().await;
     let [mut a, mut b, mut c, mut d] = waiters(&backend).await;
     a.enter(&token("a")).await;
@@ -252,7 +252,7 @@ async fn when_the_first_gives_up_a_key_that_is_taken_the_second_is_told() {
 }
 
 #[tokio::test]
-async fn who_is_gone_is_skipped_in_the_same_script() {
+async fn departed_waiters_are_skipped_in_the_same_script() {
     let backend = Backend::start().await;
     let [mut a, mut b, mut c] = waiters(&backend).await;
     a.enter(&token("a")).await;
@@ -268,7 +268,7 @@ async fn who_is_gone_is_skipped_in_the_same_script() {
 }
 
 #[tokio::test]
-async fn who_waited_longest_is_first_whenever_it_came() {
+async fn longest_waiter_is_first_regardless_of_entry() {
     let backend = Backend::start().await;
     let [mut a, mut b, mut c] = waiters(&backend).await;
     a.enter(&token("a")).await;
@@ -280,7 +280,7 @@ async fn who_waited_longest_is_first_whenever_it_came() {
 }
 
 #[tokio::test]
-async fn who_is_the_first_itself_takes_a_key_that_is_free() {
+async fn first_waiter_takes_a_free_key() {
     let backend = Backend::start().await;
     let [mut a, mut b] = waiters(&backend).await;
     a.enter(&token("a")).await;
@@ -305,7 +305,7 @@ async fn a_queue_is_gone_three_seconds_after_the_last_entry() {
 }
 
 #[tokio::test]
-async fn who_calls_itself_hears_it() {
+async fn client_hears_its_own_call() {
     let backend = Backend::start().await;
     let [mut a] = waiters(&backend).await;
     a.enter(&token("a")).await;
@@ -320,7 +320,7 @@ async fn who_calls_itself_hears_it() {
 }
 
 #[tokio::test]
-async fn a_call_is_no_push_of_a_watched_key_and_an_entry_is_no_watch() {
+async fn calls_and_entries_are_not_watches() {
     let backend = Backend::start().await;
     let [mut a, mut b] = waiters(&backend).await;
     a.enter(&token("a")).await;

@@ -6,7 +6,7 @@ use super::queues::{granted, left_nothing_of_ours, place, reserved_for, token, w
 use super::*;
 
 #[tokio::test]
-async fn a_reservation_that_is_over_is_nobody_s_and_the_next_one_is_called() {
+async fn expired_reservation_passes_to_the_next() {
     let backend = Backend::start().await;
     let [mut a, mut b, mut c] = waiters(&backend).await;
     a.enter(&token("a")).await;
@@ -30,7 +30,7 @@ async fn a_reservation_that_is_over_is_nobody_s_and_the_next_one_is_called() {
 }
 
 #[tokio::test]
-async fn a_late_reserve_behind_the_successor_s_take_does_nothing() {
+async fn reserve_after_the_successors_take_does_nothing() {
     let backend = Backend::start().await;
     let [mut a, mut b] = waiters(&backend).await;
     assert_eq!(a.take(&token("a")).await, Answer::granted());
@@ -42,7 +42,7 @@ async fn a_late_reserve_behind_the_successor_s_take_does_nothing() {
 }
 
 #[tokio::test]
-async fn a_reserve_that_is_repeated_does_nothing_new() {
+async fn repeated_reserve_has_no_effect() {
     let backend = Backend::start().await;
     let [mut a] = waiters(&backend).await;
     a.take(&token("a")).await;
@@ -54,7 +54,7 @@ async fn a_reserve_that_is_repeated_does_nothing_new() {
 }
 
 #[tokio::test]
-async fn a_take_replaces_no_token_its_own_included() {
+async fn take_replaces_no_token() {
     let backend = Backend::start().await;
     let [mut a, mut b] = waiters(&backend).await;
     a.take(&token("a")).await;
@@ -74,7 +74,7 @@ async fn a_take_replaces_no_token_its_own_included() {
 }
 
 #[tokio::test]
-async fn nobody_extends_or_releases_a_reservation() {
+async fn reservation_cannot_be_extended_or_released() {
     let backend = Backend::start().await;
     let [mut a, mut b] = waiters(&backend).await;
     a.enter(&token("a")).await;
@@ -88,7 +88,7 @@ async fn nobody_extends_or_releases_a_reservation() {
 }
 
 #[tokio::test]
-async fn a_plain_reservation_is_handed_on_where_somebody_waits() {
+async fn plain_reservation_passes_to_a_waiter() {
     let backend = Backend::start().await;
     let [mut a, mut b, mut c] = waiters(&backend).await;
     a.take(&token("a")).await;

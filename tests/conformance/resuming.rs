@@ -17,7 +17,7 @@ impl Asker {
 }
 
 #[tokio::test]
-async fn a_resume_extends_and_proposes_where_the_key_is_ours() {
+async fn resume_extends_and_proposes_if_the_key_is_ours() {
     for backend in Backend::of_each_protocol().await {
         let mut node = Asker::admitted(&backend).await;
         let (ours, _) = tokens();
@@ -31,7 +31,7 @@ async fn a_resume_extends_and_proposes_where_the_key_is_ours() {
 }
 
 #[tokio::test]
-async fn a_ballot_that_is_refused_behind_an_extension_comes_with_the_score() {
+async fn ballot_refused_by_a_resume_has_the_score() {
     for backend in Backend::of_each_protocol().await {
         let mut node = Asker::admitted(&backend).await;
         let (ours, _) = tokens();
@@ -45,7 +45,7 @@ async fn a_ballot_that_is_refused_behind_an_extension_comes_with_the_score() {
 }
 
 #[tokio::test]
-async fn a_resume_writes_nothing_where_the_key_is_not_ours() {
+async fn resume_writes_nothing_if_the_key_is_foreign() {
     for backend in Backend::of_each_protocol().await {
         let mut node = Asker::admitted(&backend).await;
         let (ours, theirs) = tokens();
@@ -63,7 +63,7 @@ async fn a_resume_writes_nothing_where_the_key_is_not_ours() {
 }
 
 #[tokio::test]
-async fn a_resume_is_accepted_by_no_member_that_is_gone_or_foreign() {
+async fn resume_needs_a_member_with_a_valid_score() {
     for backend in Backend::of_each_protocol().await {
         let mut node = Asker::admitted(&backend).await;
         let (ours, _) = tokens();
@@ -80,7 +80,7 @@ async fn a_resume_is_accepted_by_no_member_that_is_gone_or_foreign() {
 }
 
 #[tokio::test]
-async fn a_master_that_was_not_admitted_extends_and_has_no_say() {
+async fn non_admitted_master_extends_without_a_vote() {
     for backend in Backend::of_each_protocol().await {
         let mut node = Asker::new(&backend).await;
         let (ours, theirs) = tokens();
@@ -97,7 +97,7 @@ async fn a_master_that_was_not_admitted_extends_and_has_no_say() {
 }
 
 #[tokio::test]
-async fn without_quarantine_a_resume_makes_the_member() {
+async fn without_quarantine_resume_creates_the_member() {
     let backend = Backend::without_quarantine().await;
     let mut node = Asker::new(&backend).await;
     let (ours, _) = tokens();
@@ -108,7 +108,7 @@ async fn without_quarantine_a_resume_makes_the_member() {
 }
 
 #[tokio::test]
-async fn a_resume_that_may_not_propose_is_unknown_and_extends() {
+async fn resume_without_the_right_to_ballots_extends() {
     for backend in Backend::of_each_protocol().await {
         drop(Asker::admitted(&backend).await);
         backend.refuse_ballots().await;

@@ -15,7 +15,7 @@ fn through_json(lease: &Lease) -> Lease {
 }
 
 #[test]
-fn a_lease_of_any_bytes_comes_back_as_it_was() {
+fn lease_of_any_bytes_survives_a_round_trip() {
     let all: Vec<u8> = (0..=255).collect();
     let token = "6a6f8e0c-26b9-4a1e-9d9e-0c7d7f1b8a55/web-1:47";
     for name in [all, b"orders:42".to_vec(), vec![0], vec![0xff; 512]] {
@@ -25,7 +25,7 @@ fn a_lease_of_any_bytes_comes_back_as_it_was() {
 }
 
 #[test]
-fn what_cannot_be_a_lease_is_refused() {
+fn invalid_lease_is_refused() {
     let plain = |token: &str| {
         format!(r#"{{"resource":[97],"token":"{token}","ttl_ms":1,"validity_ms":0}}"#)
     };
@@ -38,7 +38,7 @@ fn what_cannot_be_a_lease_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_was_written_down_is_taken_over_again() {
+async fn serialized_lease_is_resumed() {
     let masters = SimNodes::new(5, 1);
     masters.init(Duration::from_secs(60));
     let handle = || {

@@ -16,7 +16,7 @@ fn dpkg(machine: &Path, words: &[&str]) {
 }
 
 #[test]
-fn the_debian_package_keeps_the_configuration_of_its_host_until_it_is_purged() {
+fn debian_package_keeps_its_configuration_until_purged() {
     let Some(dist) = dist(PACKAGE) else {
         println!("skipped: there is no package for amd64; make dist writes it");
         return;

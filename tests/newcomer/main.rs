@@ -71,7 +71,7 @@ fn package(folder: &Path) -> (usize, usize) {
 }
 
 #[test]
-fn the_programs_of_readme_and_guide_build_with_the_manifest_of_the_readme() {
+fn documented_programs_build_with_the_manifest_of_the_readme() {
     let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let folder = scratch.join("newcomer");
     let (programs, tests) = package(&folder);

@@ -73,7 +73,7 @@ fn lines() -> Vec<&'static str> {
 }
 
 #[test]
-fn each_line_of_the_quick_start_runs_in_its_order() {
+fn quick_start_runs_line_by_line() {
     let lines = lines();
     let [install, dev, export, deploy, report, status] = lines[..] else { panic!("{lines:?}") };
     // A debug build shares what this workspace has compiled.

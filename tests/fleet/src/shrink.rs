@@ -42,7 +42,7 @@ mod tests {
     use crate::story::Setup;
 
     #[test]
-    fn what_is_not_needed_is_left_out() {
+    fn unneeded_faults_are_removed() {
         let story = (0..).map(|seed| Story::troubled(seed, Setup::of(seed)));
         let story = story.into_iter().find(|story| story.faults.len() > 12).unwrap();
         let needed = |story: &Story| {

@@ -281,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fault_is_the_same_whatever_the_other_faults_are() {
+    fn fault_is_independent_of_other_faults() {
         let story = Story::troubled(7, Setup::of(7));
         for fault in &story.faults {
             assert_eq!(*fault, Fault::of(7, fault.number, &story.setup));

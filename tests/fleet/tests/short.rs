@@ -27,7 +27,7 @@ fn fleets_keep_every_promise() {
 }
 
 #[test]
-fn a_story_repeats_itself() {
+fn story_is_reproducible() {
     for seed in 0..4 {
         let (one, other) = (Story::of(seed).play(), Story::of(seed).play());
         assert_eq!((one.leases, one.faults), (other.leases, other.faults), "seed {seed}");
@@ -56,7 +56,7 @@ fn every_broken_client_is_caught() {
 /// What a client has learned about a slow network ends with it: repeated requests once kept its
 /// pauses long, and the others passed it all the time.
 #[test]
-fn a_client_that_was_slow_is_served_like_the_others_later() {
+fn formerly_slow_client_is_served_like_the_others() {
     for seed in 70..80 {
         let story = Story::for_flaw(Flaw::ValidityFromReplies, seed);
         assert_eq!(story.play().violation, None, "seed {seed}");

@@ -76,7 +76,7 @@ async fn flush_read_by_begin_makes_no_second_holder() {
 }
 
 #[tokio::test]
-async fn without_ballots_such_a_server_does_not_vote_unless_the_quarantine_is_off() {
+async fn without_ballots_untracked_server_does_not_vote() {
     let (servers, _) = held().await;
     let urls = blind(&servers);
     let plain = long(handle_on(urls.clone())).fencing(false).build().unwrap();

@@ -78,22 +78,22 @@ impl Lab {
 }
 
 #[tokio::test]
-async fn a_clock_that_is_stepped_an_hour_ahead_shortens_no_quarantine() {
+async fn clock_stepped_ahead_does_not_shorten_a_quarantine() {
     Lab::new().await.judge(0, HOUR).await;
 }
 
 /// The recorded end is then an hour ahead, and the quarantine starts again.
 #[tokio::test]
-async fn a_clock_that_is_stepped_an_hour_back_makes_no_quarantine_endless() {
+async fn clock_stepped_back_does_not_prolong_a_quarantine_forever() {
     Lab::new().await.judge(0, -HOUR).await;
 }
 
 #[tokio::test]
-async fn a_master_that_boots_an_hour_ahead_is_in_quarantine_as_long_as_others() {
+async fn master_booting_an_hour_ahead_has_a_normal_quarantine() {
     Lab::new().await.judge(HOUR, 0).await;
 }
 
 #[tokio::test]
-async fn a_master_that_boots_an_hour_behind_is_in_quarantine_as_long_as_others() {
+async fn master_booting_an_hour_behind_has_a_normal_quarantine() {
     Lab::new().await.judge(-HOUR, 0).await;
 }

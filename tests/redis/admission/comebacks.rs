@@ -26,7 +26,7 @@ async fn serves(redlock: &Redlock, key: &str) {
 
 /// It has its record and its ballots, but no lock.
 #[tokio::test]
-async fn a_master_that_comes_back_with_an_old_snapshot_is_in_quarantine() {
+async fn master_restarted_with_an_old_snapshot_is_in_quarantine() {
     let (servers, redlock) = admitted(3).await;
     run(&servers[0], &["SAVE"]);
     let old = field(&servers[0], "run").unwrap();
@@ -48,7 +48,7 @@ async fn a_master_that_comes_back_with_an_old_snapshot_is_in_quarantine() {
 
 /// For four seconds the server shows the history that it was saved with, and then none.
 #[tokio::test]
-async fn an_identity_that_changes_back_begins_no_second_quarantine() {
+async fn identity_changing_back_begins_no_second_quarantine() {
     let options = ServerOptions::new().brand_new();
     let options = options.arguments(["--repl-backlog-ttl", "4", "--repl-diskless-sync-delay", "0"]);
     let servers = RedisServers::with(3, &options).unwrap();
@@ -82,7 +82,7 @@ async fn an_identity_that_changes_back_begins_no_second_quarantine() {
 
 /// A ballot that a majority of five accepted is known to one of the three that stay.
 #[tokio::test]
-async fn init_after_each_change_of_the_list_keeps_a_ballot_that_most_of_its_masters_left_with() {
+async fn init_after_list_changes_keeps_the_largest_ballot() {
     let (servers, _) = admitted(5).await;
     let ballot = "4000000000000031";
     for place in [0, 3, 4] {
@@ -105,7 +105,7 @@ async fn init_after_each_change_of_the_list_keeps_a_ballot_that_most_of_its_mast
 
 /// Under a quarantine of half the length: three of them pass one after the other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn masters_that_are_restarted_twice_the_length_apart_are_always_enough() {
+async fn restarts_two_lengths_apart_always_leave_a_quorum() {
     let servers = RedisServers::with(3, &ServerOptions::new().brand_new()).unwrap();
     let redlock = handle(&servers).max_ttl(TTL / 2).ttl(TTL / 2).build().unwrap();
     assert_eq!(redlock.init().await.unwrap().admitted(), 3);
@@ -135,7 +135,7 @@ async fn masters_that_are_restarted_twice_the_length_apart_are_always_enough() {
 
 /// They leave a note with the only master that votes, and come back before a quarantine is over.
 #[tokio::test]
-async fn clients_that_live_a_moment_end_a_quarantine_though_another_master_is_dead_for_good() {
+async fn short_lived_clients_end_a_quarantine_with_a_dead_master() {
     let (servers, _) = admitted(3).await;
     servers[2].kill();
     servers[0].restart_empty().unwrap();
@@ -153,7 +153,7 @@ async fn clients_that_live_a_moment_end_a_quarantine_though_another_master_is_de
 
 /// The other masters show the value to the master that was away and has lost its own.
 #[tokio::test]
-async fn a_max_ttl_that_was_raised_while_a_master_was_away_is_the_length_of_its_quarantine() {
+async fn quarantine_uses_a_max_ttl_raised_in_the_meantime() {
     let (servers, _) = admitted(3).await;
     servers[0].kill();
     let person = handle(&servers).max_ttl(secs(8)).build().unwrap();
@@ -173,7 +173,7 @@ async fn a_max_ttl_that_was_raised_while_a_master_was_away_is_the_length_of_its_
 /// The records then contain a value that is too short for a lock acquired since. The setting of the
 /// clients is long enough.
 #[tokio::test]
-async fn masters_that_all_come_back_from_before_max_ttl_was_raised_wait_as_long_as_clients_say() {
+async fn clients_max_ttl_applies_if_all_masters_have_old_records() {
     let (servers, _) = admitted(3).await;
     servers.iter().for_each(|server| run(server, &["SAVE"]));
     let client = || handle(&servers).max_ttl(secs(8)).build().unwrap();
@@ -191,7 +191,7 @@ async fn masters_that_all_come_back_from_before_max_ttl_was_raised_wait_as_long_
 
 /// It may hold a key for longer than the others let it be known.
 #[tokio::test]
-async fn the_smallest_max_ttl_that_can_be_read_is_the_limit() {
+async fn smallest_readable_max_ttl_is_the_limit() {
     let (servers, _) = admitted(3).await;
     servers[0].pause().unwrap();
     let person = handle(&servers).max_ttl(secs(8)).build().unwrap();
@@ -205,7 +205,7 @@ async fn the_smallest_max_ttl_that_can_be_read_is_the_limit() {
 
 /// A master may evict locks, and what it keeps of admission does not expire.
 #[tokio::test]
-async fn a_master_that_evicts_keeps_its_record_and_one_without_memory_says_so() {
+async fn evicting_master_keeps_its_record_and_a_full_one_reports_oom() {
     let options = ServerOptions::new().brand_new();
     let options = options.arguments(["--maxmemory", "6mb", "--maxmemory-policy", "volatile-lru"]);
     let servers = RedisServers::with(1, &options).unwrap();
@@ -241,7 +241,7 @@ fn without(right: &str) -> (RedisServers, Redlock) {
 }
 
 #[tokio::test]
-async fn a_right_that_is_missing_is_named_and_where_others_have_it_masters_vote() {
+async fn missing_right_is_named_and_other_masters_vote() {
     // Without EVAL a client cannot release, so it acquires nothing.
     let rights =
         [("info", false), ("hgetall", false), ("eval", false), ("hset", true), ("zadd", true)];

@@ -96,29 +96,29 @@ async fn are_forgiven(forgetful: usize) {
 }
 
 #[tokio::test]
-async fn a_master_that_comes_back_empty_makes_no_second_holder() {
+async fn master_restarted_empty_makes_no_second_holder() {
     are_forgiven(1).await;
 }
 
 #[tokio::test]
-async fn two_masters_that_come_back_empty_make_no_second_holder() {
+async fn two_masters_restarted_empty_make_no_second_holder() {
     are_forgiven(2).await;
 }
 
 #[tokio::test]
-async fn masters_that_all_come_back_empty_make_no_second_holder() {
+async fn all_masters_restarted_empty_make_no_second_holder() {
     are_forgiven(MASTERS).await;
 }
 
 /// Without a quarantine, the fault that the tests above exclude does occur.
 #[tokio::test]
-async fn without_a_quarantine_a_majority_that_comes_back_empty_makes_a_second_holder() {
+async fn without_quarantine_an_empty_majority_makes_a_second_holder() {
     outlived(async |ttl| Contest::new(Quarantine::Off, ttl).await.judge(3).await?.err()).await;
 }
 
 /// One of the guards is never extended: only the push tells what became of its copy.
 #[tokio::test]
-async fn a_flush_of_one_master_ends_no_lock_and_its_copy_comes_back() {
+async fn flush_of_one_master_ends_no_lock_and_its_copy_returns() {
     let (servers, redlock) = admitted(3).await;
     let guard = full(&redlock, &servers).await;
     let other = on_all(|| redlock.lock("b").auto_extend(false)).await;
@@ -133,7 +133,7 @@ async fn a_flush_of_one_master_ends_no_lock_and_its_copy_comes_back() {
 }
 
 #[tokio::test]
-async fn ballots_that_were_deleted_are_noticed_by_the_next_connection() {
+async fn deleted_ballots_are_noticed_by_the_next_connection() {
     let (servers, _) = admitted(3).await;
     let sets: Vec<String> = text(&servers[0], &["KEYS", "redlock-quorum:1:*"]);
     assert_eq!(sets.len(), 1, "{sets:?}");
@@ -183,7 +183,7 @@ async fn called(caller: &Redlock) -> usize {
 }
 
 #[tokio::test]
-async fn ten_that_call_init_at_once_agree_and_write_nothing_the_second_time() {
+async fn ten_concurrent_init_calls_agree_and_repeat_without_effect() {
     let servers = RedisServers::with(MASTERS, &ServerOptions::new().brand_new()).unwrap();
     let callers: Vec<_> = (0..10).map(|_| handle(&servers).build().unwrap()).collect();
     let record = |server| text::<Vec<String>>(server, &["HGETALL", "redlock-quorum:1"]);

@@ -83,7 +83,7 @@ async fn standings(redlock: &Redlock) -> Vec<Standing> {
 }
 
 #[tokio::test]
-async fn a_backup_and_a_replica_that_comes_and_goes_begin_no_quarantine() {
+async fn backup_or_temporary_replica_begins_no_quarantine() {
     let (servers, redlock) = admitted().await;
     let guard = full(&redlock, &servers).await;
     let before = record(&servers[0]);
@@ -101,7 +101,7 @@ async fn a_backup_and_a_replica_that_comes_and_goes_begin_no_quarantine() {
 
 /// It keeps its process, and what it then has is another's.
 #[tokio::test]
-async fn a_master_that_was_a_replica_for_a_moment_is_in_quarantine() {
+async fn master_that_was_briefly_a_replica_is_in_quarantine() {
     let (servers, redlock) = admitted().await;
     let guard = full(&redlock, &servers).await;
     let before = standing(&redlock, Standing::Admitted).await.server.unwrap();

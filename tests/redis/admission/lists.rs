@@ -79,7 +79,7 @@ async fn held_lease_outlives_a_set_that_refuses_its_list() {
 }
 
 #[tokio::test]
-async fn restarted_server_gets_the_set_of_the_others_with_its_admission() {
+async fn readmitted_server_gets_the_common_set() {
     let servers = brand_new(3);
     let redlock = on(&servers, &[0, 1, 2]);
     redlock.init().await.unwrap();

@@ -41,7 +41,7 @@ fn set(server: &RedisServer, key: &str) -> (u64, u32) {
 }
 
 #[tokio::test]
-async fn a_quarantine_that_another_client_has_begun_is_removed_and_the_use_is_shown() {
+async fn quarantine_of_another_client_is_removed_and_use_is_shown() {
     let servers = brand_new();
     let other = handle(&servers).build().unwrap();
     assert!(refused(&other).await.contains("in quarantine"));
@@ -62,7 +62,7 @@ async fn a_quarantine_that_another_client_has_begun_is_removed_and_the_use_is_sh
 
 /// The handle still works, and other clients do not notice it.
 #[tokio::test]
-async fn without_the_right_to_ballots_a_plain_handle_without_quarantine_serves() {
+async fn plain_handle_works_without_the_right_to_ballots() {
     let servers = brand_new();
     for server in servers.iter() {
         run(server, &["ACL", "SETUSER", "few", "on", ">secret", "~*", "&*", "+@all", "-zadd"]);
@@ -77,7 +77,7 @@ async fn without_the_right_to_ballots_a_plain_handle_without_quarantine_serves()
 }
 
 #[tokio::test]
-async fn init_again_turns_a_namespace_with_quarantine_into_one_without_and_back() {
+async fn init_again_converts_a_prefix_and_back() {
     let (servers, on) = admitted(3).await;
     let sets = [0, 1, 2].map(|at| keys(&servers[at])[1].clone());
     let far = 4_000_000_000_000_031_u64;
@@ -113,7 +113,7 @@ async fn init_again_turns_a_namespace_with_quarantine_into_one_without_and_back(
 
 /// One master was away while the others were converted.
 #[tokio::test]
-async fn one_master_that_was_not_converted_keeps_a_handle_without_quarantine_away() {
+async fn one_unconverted_master_blocks_a_handle_without_quarantine() {
     let (servers, _) = admitted(3).await;
     servers[2].kill();
     let without = off(&servers).build().unwrap();
@@ -130,7 +130,7 @@ async fn one_master_that_was_not_converted_keeps_a_handle_without_quarantine_awa
 
 /// The user of a version before admission has no right to read the record.
 #[tokio::test]
-async fn without_the_right_to_read_the_record_a_handle_without_quarantine_says_so() {
+async fn missing_right_to_the_record_is_reported() {
     let servers = brand_new();
     let rights = "~* +set +evalsha +eval +get +del +pttl +pexpire +info +client|id +client|kill";
     for server in servers.iter() {

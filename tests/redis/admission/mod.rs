@@ -91,7 +91,7 @@ pub(crate) async fn until(redlock: &Redlock, at: usize, wanted: Standing) -> Nod
 }
 
 #[tokio::test]
-async fn brand_new_masters_say_what_cures_them_and_wait_or_are_admitted() {
+async fn new_masters_report_the_fix_and_wait_or_are_admitted() {
     let servers = RedisServers::with(3, &ServerOptions::new().brand_new()).unwrap();
     let redlock = handle(&servers).build().unwrap();
     let error = redlock.try_lock("a").await.unwrap_err();
@@ -109,7 +109,7 @@ async fn brand_new_masters_say_what_cures_them_and_wait_or_are_admitted() {
 }
 
 #[tokio::test]
-async fn a_master_that_restarts_empty_is_in_quarantine_and_comes_back() {
+async fn master_restarted_empty_votes_after_its_quarantine() {
     let (servers, redlock) = admitted(3).await;
     let guard = full(&redlock, &servers).await;
     servers[0].restart_empty().unwrap();
@@ -126,7 +126,7 @@ async fn a_master_that_restarts_empty_is_in_quarantine_and_comes_back() {
 }
 
 #[tokio::test]
-async fn a_flush_of_a_majority_tells_the_holder_and_one_of_another_database_does_not() {
+async fn only_a_flush_of_its_own_database_ends_a_lock() {
     let (servers, redlock) = admitted(3).await;
     let guard = full(&redlock, &servers).await;
     for server in servers.iter() {
@@ -141,7 +141,7 @@ async fn a_flush_of_a_majority_tells_the_holder_and_one_of_another_database_does
 }
 
 #[tokio::test]
-async fn a_handle_without_quarantine_refuses_a_namespace_that_has_one_and_no_other() {
+async fn handle_without_quarantine_refuses_only_prefixes_with_one() {
     let (servers, _) = admitted(3).await;
     let off = ordinary(servers.urls()).quarantine(Quarantine::Off);
     let error = off.clone().build().unwrap().try_lock("a").await.unwrap_err();
@@ -155,7 +155,7 @@ async fn a_handle_without_quarantine_refuses_a_namespace_that_has_one_and_no_oth
 
 /// No master answers before all requests of a round trip were sent.
 #[tokio::test]
-async fn a_first_lock_takes_two_round_trips_where_nothing_is_to_be_admitted() {
+async fn first_lock_takes_two_round_trips_on_admitted_masters() {
     const RUN: &str = "0123456789abcdef0123456789abcdef01234567";
     let server = ScriptedServer::bind().await;
     let redlock = handle_on([server.url()]).build().unwrap();
@@ -181,7 +181,7 @@ async fn a_first_lock_takes_two_round_trips_where_nothing_is_to_be_admitted() {
 
 /// After a flush, the record is as empty as it was when `init` read it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_script_of_an_init_that_is_over_does_nothing() {
+async fn script_of_an_ended_init_does_nothing() {
     let server = RedisServer::with(&ServerOptions::new().brand_new()).unwrap();
     let proxy = FaultProxy::before(&server).await.unwrap();
     // Its scripts act for 3 s, and a quarantine takes 3.3 s.

@@ -81,7 +81,7 @@ async fn is_refused(redlock: &Redlock, held: Instant) {
 }
 
 #[tokio::test]
-async fn a_record_that_was_seen_to_be_gone_makes_no_second_holder_when_it_is_put_back() {
+async fn restored_record_makes_no_second_holder() {
     let (servers, redlock) = admitted().await;
     let copies = copies(&servers);
     let held = locked(&servers).await;
@@ -95,7 +95,7 @@ async fn a_record_that_was_seen_to_be_gone_makes_no_second_holder_when_it_is_put
 }
 
 #[tokio::test]
-async fn a_record_from_before_the_latest_init_makes_no_second_holder_when_it_is_put_back() {
+async fn record_older_than_the_latest_init_makes_no_second_holder() {
     let (servers, redlock) = admitted().await;
     let copies = copies(&servers);
     servers.iter().for_each(|server| run(server, &["FLUSHALL"]));
@@ -121,8 +121,7 @@ fn reload(servers: &RedisServers) {
 }
 
 #[tokio::test]
-async fn a_snapshot_from_before_a_record_that_was_read_makes_no_second_holder_when_it_is_reloaded()
-{
+async fn snapshot_older_than_a_read_record_makes_no_second_holder() {
     for again in [false, true] {
         let servers = reloadable();
         let redlock = client(&servers).build().unwrap();
@@ -148,7 +147,7 @@ async fn a_snapshot_from_before_a_record_that_was_read_makes_no_second_holder_wh
 
 /// `docs/SAFETY.md` states that this is not noticed.
 #[tokio::test]
-async fn a_snapshot_with_the_present_record_makes_a_second_holder_when_it_is_reloaded() {
+async fn snapshot_with_the_present_record_makes_a_second_holder() {
     let servers = reloadable();
     let redlock = client(&servers).build().unwrap();
     assert_eq!(redlock.init().await.unwrap().admitted(), 3);

@@ -338,7 +338,7 @@ async fn compare(seeds: impl Iterator<Item = u64>) -> Outcomes {
 
 /// Every reply and all data are the same after each order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn lua_does_what_the_values_do() {
+async fn lua_scripts_match_the_simulated_master() {
     let share = |lab| (0..SEEDS).filter(move |seed| seed % LABS == lab);
     let mut labs: JoinSet<Outcomes> = (0..LABS).map(|lab| compare(share(lab))).collect();
     let mut outcomes = Outcomes::new();

@@ -15,7 +15,7 @@ fn max_ttls(servers: &RedisServers) -> Vec<u64> {
 
 /// Each set has its own id, so at most one of two different lists is recorded everywhere.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_with_different_lists_at_once_record_one_of_them_or_fail() {
+async fn concurrent_inits_with_different_lists_record_one_or_fail() {
     let (servers, _) = admitted(5).await;
     let set = |server: &RedisServer| text::<String>(server, &["HGET", "redlock-quorum:1", "set"]);
     for round in 0..ROUNDS {
@@ -40,7 +40,7 @@ async fn two_with_different_lists_at_once_record_one_of_them_or_fail() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_concurrent_max_ttl_changes_at_once_agree_or_say_that_they_failed() {
+async fn two_concurrent_max_ttl_changes_agree_or_fail() {
     let (servers, _) = admitted(5).await;
     for round in 0..ROUNDS {
         let calls = [20, 40].map(|seconds| {

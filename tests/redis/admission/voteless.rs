@@ -10,7 +10,7 @@ use crate::lab::{no_key_is_left, secs};
 
 /// At the rate of contention, each caller would query ten times a second.
 #[tokio::test]
-async fn fifty_callers_that_wait_for_a_quarantine_ask_once_a_second_and_are_all_served() {
+async fn fifty_callers_waiting_for_a_quarantine_are_all_served() {
     const CALLERS: u64 = 50;
     let servers = RedisServers::with(3, &ServerOptions::new().brand_new()).unwrap();
     let redlock = handle(&servers).build().unwrap();

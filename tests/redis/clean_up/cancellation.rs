@@ -118,7 +118,7 @@ async fn an_acquire_dropped_while_masters_are_silent_leaves_no_key() {
 }
 
 #[tokio::test]
-async fn an_acquire_dropped_while_it_waits_for_another_holder_leaves_no_key() {
+async fn acquire_dropped_while_waiting_leaves_no_key() {
     let servers = masters();
     let redlock = patient(servers.urls()).build().unwrap();
     warm_up(&redlock, &servers).await;
@@ -141,7 +141,7 @@ async fn an_acquire_dropped_while_it_waits_for_another_holder_leaves_no_key() {
 }
 
 #[tokio::test]
-async fn a_release_dropped_anywhere_goes_on() {
+async fn release_dropped_anywhere_continues() {
     let servers = masters();
     let redlock = patient(servers.urls()).build().unwrap();
     warm_up(&redlock, &servers).await;
@@ -156,7 +156,7 @@ async fn a_release_dropped_anywhere_goes_on() {
 }
 
 #[tokio::test]
-async fn an_extension_dropped_anywhere_harms_neither_lock_nor_release() {
+async fn extension_dropped_anywhere_is_harmless() {
     let servers = masters();
     let redlock = patient(servers.urls()).build().unwrap();
     let guard = redlock.lock("extended").await.unwrap();
@@ -173,7 +173,7 @@ async fn an_extension_dropped_anywhere_harms_neither_lock_nor_release() {
 }
 
 #[tokio::test]
-async fn work_under_a_lock_dropped_anywhere_leaves_no_key() {
+async fn run_dropped_anywhere_leaves_no_key() {
     let servers = masters();
     let redlock = patient(servers.urls()).build().unwrap();
     warm_up(&redlock, &servers).await;
@@ -192,7 +192,7 @@ async fn work_under_a_lock_dropped_anywhere_leaves_no_key() {
 
 /// The lease stays with its holder, on every master, and can be released.
 #[tokio::test]
-async fn a_resumption_dropped_anywhere_leaves_the_lease() {
+async fn resume_dropped_anywhere_leaves_the_lease() {
     let servers = masters();
     let redlock = patient(servers.urls()).build().unwrap();
     warm_up(&redlock, &servers).await;

@@ -87,20 +87,20 @@ async fn leaves_no_key(test: &str, flavor: &str) {
 }
 
 #[test]
-fn a_guard_dropped_at_the_end_of_a_main_on_one_thread_is_released() {
+fn guard_dropped_at_the_end_of_main_is_released_on_one_thread() {
     if let Ok(flavor) = env::var(FLAVOR) {
         return program(&flavor);
     }
-    let test = "clean_up::ends::a_guard_dropped_at_the_end_of_a_main_on_one_thread_is_released";
+    let test = "clean_up::ends::guard_dropped_at_the_end_of_main_is_released_on_one_thread";
     runtime("").block_on(leaves_no_key(test, "current_thread"));
 }
 
 #[test]
-fn a_guard_dropped_at_the_end_of_a_main_on_many_threads_is_released() {
+fn guard_dropped_at_the_end_of_main_is_released_on_many_threads() {
     if let Ok(flavor) = env::var(FLAVOR) {
         return program(&flavor);
     }
-    let test = "clean_up::ends::a_guard_dropped_at_the_end_of_a_main_on_many_threads_is_released";
+    let test = "clean_up::ends::guard_dropped_at_the_end_of_main_is_released_on_many_threads";
     runtime("").block_on(leaves_no_key(test, "multi_thread"));
 }
 

@@ -30,7 +30,7 @@ async fn a_late_acquire_is_followed_by_its_release() {
 /// The request on the old connection arrives after the release was acknowledged on the new one, so
 /// it must not be executed any longer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_acquire_that_arrives_after_the_reconnect_is_not_carried_out() {
+async fn acquire_arriving_after_a_reconnect_is_not_executed() {
     let server = RedisServer::start().unwrap();
     let relay = Relay::before(&server).await;
     let redlock = patient([relay.url()]).connect_timeout(ms(300)).build().unwrap();
@@ -45,7 +45,7 @@ async fn an_acquire_that_arrives_after_the_reconnect_is_not_carried_out() {
 
 /// A release that was lost with its connection is sent again on the next one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_release_lost_with_its_connection_is_sent_again() {
+async fn release_lost_with_its_connection_is_retried() {
     let servers = masters();
     let proxies = servers.proxied().await.unwrap();
     let redlock = hasty(urls_of(&proxies)).build().unwrap();

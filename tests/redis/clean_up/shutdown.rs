@@ -10,7 +10,7 @@ use crate::lab::{
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn closing_waits_until_every_release_is_acknowledged() {
+async fn shutdown_waits_until_every_release_is_acknowledged() {
     let servers = masters();
     let proxies = servers.proxied().await.unwrap();
     let redlock = patient(urls_of(&proxies)).build().unwrap();
@@ -24,7 +24,7 @@ async fn closing_waits_until_every_release_is_acknowledged() {
 }
 
 #[tokio::test]
-async fn closing_names_the_masters_that_may_keep_a_key_and_for_how_long() {
+async fn shutdown_names_masters_that_may_keep_a_key_with_the_time() {
     let servers = masters();
     let redlock = hasty(servers.urls()).build().unwrap();
     let guard = everywhere(&redlock, "kept").await;
@@ -47,7 +47,7 @@ async fn closing_names_the_masters_that_may_keep_a_key_and_for_how_long() {
 
 /// A shorter extension shortens nothing, so the longest one says until when a key may be left.
 #[tokio::test]
-async fn closing_reports_the_longest_life_a_key_was_given() {
+async fn shutdown_reports_the_longest_expiry_of_a_key() {
     let servers = masters();
     let redlock = hasty(servers.urls()).build().unwrap();
     let guard = everywhere(&redlock, "long").await;
@@ -61,7 +61,7 @@ async fn closing_reports_the_longest_life_a_key_was_given() {
 }
 
 #[tokio::test]
-async fn closing_waits_for_a_master_that_comes_back() {
+async fn shutdown_waits_for_a_returning_master() {
     let servers = masters();
     let redlock = hasty(servers.urls()).build().unwrap();
     let guard = everywhere(&redlock, "kept").await;
@@ -79,7 +79,7 @@ async fn closing_waits_for_a_master_that_comes_back() {
 }
 
 #[tokio::test]
-async fn a_lock_that_is_held_is_lost_and_its_keys_are_named() {
+async fn shutdown_ends_held_locks_and_names_their_keys() {
     let servers = masters();
     let redlock = patient(servers.urls()).build().unwrap();
     let guard = everywhere(&redlock, "held").await;
@@ -97,7 +97,7 @@ async fn a_lock_that_is_held_is_lost_and_its_keys_are_named() {
 }
 
 #[tokio::test]
-async fn a_caller_that_waits_gets_an_error_when_the_handle_is_closed() {
+async fn waiting_caller_gets_an_error_on_shutdown() {
     let servers = masters();
     let redlock = patient(servers.urls()).build().unwrap();
     warm_up(&redlock, &servers).await;
@@ -118,13 +118,13 @@ async fn a_caller_that_waits_gets_an_error_when_the_handle_is_closed() {
 }
 
 #[tokio::test]
-async fn a_handle_that_was_never_used_closes_at_once() {
+async fn unused_handle_shuts_down_immediately() {
     let redlock = patient(["redis://127.0.0.1:1".to_owned()]).build().unwrap();
     in_time(redlock.shutdown(secs(60))).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_handle_that_is_dropped_still_releases() {
+async fn dropped_handle_still_releases() {
     let servers = masters();
     let redlock = hasty(servers.urls()).build().unwrap();
     let guard = everywhere(&redlock, "released").await;

@@ -45,7 +45,7 @@ fn sets(servers: &[RedisServer]) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn two_silent_masters_that_come_back_late_are_cleaned_up() {
+async fn two_silent_masters_returning_late_are_cleaned_up() {
     let servers = masters();
     let redlock = handle_that_gives_up_early(&servers).await;
     let (silent, before) = (&servers[..2], sets(&servers));
@@ -67,17 +67,17 @@ async fn silent_masters_are_cleaned_up_after_an_acquire_that_failed(count: usize
 }
 
 #[tokio::test]
-async fn three_silent_masters_that_come_back_late_are_cleaned_up() {
+async fn three_silent_masters_returning_late_are_cleaned_up() {
     silent_masters_are_cleaned_up_after_an_acquire_that_failed(3).await;
 }
 
 #[tokio::test]
-async fn five_silent_masters_that_come_back_late_are_cleaned_up() {
+async fn five_silent_masters_returning_late_are_cleaned_up() {
     silent_masters_are_cleaned_up_after_an_acquire_that_failed(5).await;
 }
 
 #[tokio::test]
-async fn masters_that_come_back_at_once_are_cleaned_up() {
+async fn masters_returning_immediately_are_cleaned_up() {
     let servers = masters();
     let redlock = handle_that_gives_up_early(&servers).await;
     let before = sets(&servers);

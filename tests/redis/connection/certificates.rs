@@ -124,7 +124,7 @@ async fn cause(url: &str, tls: Tls) -> String {
 }
 
 #[tokio::test]
-async fn certificate_of_a_server_that_is_of_no_use_is_named_with_the_fix() {
+async fn unusable_server_certificate_is_named_with_the_fix() {
     if !has_tls() {
         return;
     }
@@ -148,7 +148,7 @@ async fn certificate_of_a_server_that_is_of_no_use_is_named_with_the_fix() {
 }
 
 #[tokio::test]
-async fn self_signed_certificate_as_its_own_ca_works_unless_it_is_marked_as_one() {
+async fn self_signed_certificate_works_unless_marked_as_a_ca() {
     if !has_tls() {
         return;
     }
@@ -196,7 +196,7 @@ async fn keys_in_every_form_without_a_passphrase_work() {
 }
 
 #[tokio::test]
-async fn identity_that_is_of_no_use_is_named_with_the_fix() {
+async fn unusable_client_identity_is_named_with_the_fix() {
     let ca = Authority::new("identities");
     ca.sign("good", |_| {});
     let (good, key) = (ca.path("good-key"), |name: &str| ca.path(name));

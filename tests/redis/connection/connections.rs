@@ -18,7 +18,7 @@ fn acquire() -> Op {
 }
 
 #[tokio::test]
-async fn one_that_was_closed_for_being_idle_is_made_again_at_once() {
+async fn idle_closed_connection_is_reopened_immediately() {
     let server = server(["--timeout", "1"]);
     let mut node = Driven::start(&server.url());
     node.up().await;
@@ -30,7 +30,7 @@ async fn one_that_was_closed_for_being_idle_is_made_again_at_once() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_full_says_so() {
+async fn full_server_is_reported() {
     let server = server([]);
     server.command(&["CONFIG", "SET", "maxclients", "1"]).unwrap();
     // The server may not have noticed yet that the earlier connections have ended.
@@ -49,7 +49,7 @@ async fn a_server_that_is_full_says_so() {
 }
 
 #[tokio::test]
-async fn a_user_with_few_rights_gets_a_connection_without_barrier_and_pushes() {
+async fn user_with_few_rights_has_no_barrier_and_no_pushes() {
     let server = server([]);
     let rights = "on >secret ~* +set +eval +evalsha +get +del +pttl +pexpire +info +client|id";
     let words: Vec<_> = ["ACL", "SETUSER", "few"].into_iter().chain(rights.split(' ')).collect();
@@ -66,7 +66,7 @@ async fn a_user_with_few_rights_gets_a_connection_without_barrier_and_pushes() {
 }
 
 #[tokio::test]
-async fn a_master_that_becomes_a_replica_and_a_master_again_is_reported_as_each() {
+async fn each_role_change_is_reported() {
     let server = server([]);
     let mut node = Driven::start(&server.url());
     let before = node.up().await;

@@ -52,7 +52,7 @@ async fn credentials_of_a_url_precede_those_of_the_provider() {
 }
 
 #[tokio::test]
-async fn credentials_that_cannot_be_read_are_the_cause() {
+async fn unreadable_credentials_are_the_cause() {
     let servers = masters();
     let provide = || Err(std::io::Error::other("the vault is sealed"));
     let redlock = patient(servers.urls()).credentials(provide).build().unwrap();

@@ -19,7 +19,7 @@ async fn unknown_at(guard: &redlock_quorum::Guard, server: &RedisServer) -> Stri
 }
 
 #[tokio::test]
-async fn scripts_that_masters_have_forgotten_are_loaded_again() {
+async fn forgotten_scripts_are_loaded_again() {
     let servers = masters();
     let redlock = patient(servers.urls()).build().unwrap();
     warm_up(&redlock, &servers).await;
@@ -39,7 +39,7 @@ async fn scripts_that_masters_have_forgotten_are_loaded_again() {
 }
 
 #[tokio::test]
-async fn a_key_of_another_type_costs_the_vote_of_its_master_only() {
+async fn key_of_another_type_costs_only_its_masters_vote() {
     let servers = masters();
     let redlock = patient(servers.urls()).build().unwrap();
     warm_up(&redlock, &servers).await;
@@ -69,7 +69,7 @@ async fn keys_of_another_type_on_a_quorum_refuse_the_lock() {
 /// A foreign key needs no release. Otherwise every attempt on such a key would be remembered
 /// forever.
 #[tokio::test]
-async fn no_release_is_kept_for_a_key_of_another_type() {
+async fn key_of_another_type_needs_no_release() {
     let servers = masters();
     let redlock = patient(servers.urls()).build().unwrap();
     servers[3].command(&["LPUSH", "typed", "no lock"]).unwrap();
@@ -78,7 +78,7 @@ async fn no_release_is_kept_for_a_key_of_another_type() {
 }
 
 #[tokio::test]
-async fn a_master_without_memory_does_not_vote_and_still_extends_and_releases() {
+async fn full_master_does_not_vote_but_extends_and_releases() {
     let servers = masters();
     let redlock = patient(servers.urls()).build().unwrap();
     let before = everywhere(&redlock, "before").await;
@@ -98,7 +98,7 @@ async fn a_master_without_memory_does_not_vote_and_still_extends_and_releases() 
 }
 
 #[tokio::test]
-async fn a_master_that_becomes_a_replica_is_not_admitted_until_it_is_a_master_again() {
+async fn demoted_master_is_not_admitted_until_promoted() {
     let servers = masters();
     let redlock = hasty(servers.urls()).build().unwrap();
     warm_up(&redlock, &servers).await;
@@ -154,17 +154,17 @@ async fn without_the_right_password(wrong: &str, reply: &str) {
 }
 
 #[tokio::test]
-async fn a_master_that_wants_a_password_says_so_and_the_others_go_on() {
+async fn missing_password_is_reported_and_other_masters_serve() {
     without_the_right_password("", "NOAUTH").await;
 }
 
 #[tokio::test]
-async fn a_master_that_wants_another_password_says_so_and_the_others_go_on() {
+async fn wrong_password_is_reported_and_other_masters_serve() {
     without_the_right_password(":abracadabra@", "WRONGPASS").await;
 }
 
 #[tokio::test]
-async fn the_right_password_opens() {
+async fn correct_password_works() {
     let servers = RedisServers::with(3, &ServerOptions::new().password("sesame")).unwrap();
     let redlock = patient(servers.urls()).build().unwrap();
     let guard = everywhere(&redlock, "open").await;
@@ -190,7 +190,7 @@ async fn two_addresses_of_one_server_are_one_master() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn three_ways_to_one_server_are_no_majority() {
+async fn three_addresses_of_one_server_are_not_a_majority() {
     let server = RedisServer::start().unwrap();
     let mut proxies = Vec::new();
     for _ in 0..3 {

@@ -75,7 +75,7 @@ fn urls(servers: &[(RedisServer, u16)]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_client_that_trusts_the_ca_gets_a_lock_over_tls() {
+async fn client_trusting_the_ca_locks_over_tls() {
     if !has_tls() {
         return;
     }
@@ -87,7 +87,7 @@ async fn a_client_that_trusts_the_ca_gets_a_lock_over_tls() {
 }
 
 #[tokio::test]
-async fn a_server_whose_ca_is_not_trusted_gets_nothing() {
+async fn untrusted_server_gets_no_request() {
     if !has_tls() {
         return;
     }
@@ -102,7 +102,7 @@ async fn a_server_whose_ca_is_not_trusted_gets_nothing() {
 }
 
 #[tokio::test]
-async fn a_server_that_asks_for_a_certificate_gets_ours() {
+async fn client_certificate_is_sent_on_request() {
     if !has_tls() {
         return;
     }

@@ -8,7 +8,7 @@ use crate::lab::ordinary;
 const PASSWORD: &str = "p@ss/w?rd#1";
 
 #[tokio::test]
-async fn the_advice_for_a_password_with_signs_makes_a_url_that_works() {
+async fn advised_encoding_of_a_password_works() {
     let servers = RedisServers::with(3, &ServerOptions::new().password(PASSWORD)).unwrap();
     let url = |server: &redlock_testkit::RedisServer, password: &str| {
         format!("redis://:{password}@127.0.0.1:{}", server.port())
@@ -28,7 +28,7 @@ async fn the_advice_for_a_password_with_signs_makes_a_url_that_works() {
 }
 
 #[tokio::test]
-async fn a_password_with_nothing_but_an_at_sign_works_as_it_is_and_written_as_advised() {
+async fn password_with_an_at_sign_works_raw_and_encoded() {
     let servers = RedisServers::with(3, &ServerOptions::new().password("p@ss")).unwrap();
     for password in ["p@ss", "p%40ss"] {
         let url = |server: &redlock_testkit::RedisServer| {

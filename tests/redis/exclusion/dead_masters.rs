@@ -103,7 +103,7 @@ async fn median(redlock: &Redlock) -> Duration {
 }
 
 #[tokio::test]
-async fn two_silent_masters_of_five_are_not_waited_for() {
+async fn two_silent_masters_of_five_are_not_awaited() {
     let servers = masters();
     let node_timeout = secs(1);
     // The connections to silent masters must stay open. Otherwise the client would know that they
@@ -123,7 +123,7 @@ async fn two_silent_masters_of_five_are_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_master_that_comes_back_empty_is_used_again() {
+async fn master_restarted_empty_is_used_again() {
     let servers = masters();
     let redlock = hasty(servers.urls()).build().unwrap();
     warm_up(&redlock, &servers).await;

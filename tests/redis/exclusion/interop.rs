@@ -52,7 +52,7 @@ fn five_masters() -> (RedisServers, Redlock) {
 }
 
 #[tokio::test]
-async fn others_cannot_take_or_delete_what_we_hold() {
+async fn other_clients_cannot_take_or_delete_our_lock() {
     let (servers, redlock) = five_masters();
     let guard = everywhere(&redlock, KEY).await;
     assert_eq!(set_nx(&servers, "stranger"), 0);
@@ -65,7 +65,7 @@ async fn others_cannot_take_or_delete_what_we_hold() {
 }
 
 #[tokio::test]
-async fn we_neither_take_nor_extend_nor_delete_what_another_holds() {
+async fn foreign_locks_are_not_taken_extended_or_deleted() {
     let (servers, redlock) = five_masters();
     assert_eq!(set_nx(&servers, "stranger"), 5);
     let error = redlock.try_lock(KEY).await.unwrap_err();
@@ -84,7 +84,7 @@ async fn we_neither_take_nor_extend_nor_delete_what_another_holds() {
 }
 
 #[tokio::test]
-async fn a_majority_decides_between_us_and_another() {
+async fn majority_decides_between_two_clients() {
     let (servers, redlock) = five_masters();
     assert_eq!(set_nx(&servers[..3], "stranger"), 3);
     let error = redlock.try_lock(KEY).await.unwrap_err();
@@ -106,7 +106,7 @@ async fn a_majority_decides_between_us_and_another() {
 }
 
 #[tokio::test]
-async fn a_client_with_our_token_can_release_with_the_script_of_the_page_and_we_notice() {
+async fn release_by_the_published_script_is_noticed() {
     let (servers, redlock) = five_masters();
     let lease = everywhere(&redlock, KEY).await.into_lease();
     let guard = redlock.resume(again(&lease)).await.unwrap();
@@ -120,7 +120,7 @@ async fn a_client_with_our_token_can_release_with_the_script_of_the_page_and_we_
 }
 
 #[tokio::test]
-async fn a_lock_that_another_client_made_can_be_taken_over_by_its_token() {
+async fn lock_of_another_client_is_resumed_by_its_token() {
     let (servers, redlock) = five_masters();
     assert_eq!(set_nx(&servers, "d41d8cd98f00b204e9800998ecf8427e"), 5);
     let token = "d41d8cd98f00b204e9800998ecf8427e";

@@ -103,14 +103,14 @@ impl Contest {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_fifty_contenders_one_at_a_time_holds_the_lock() {
+async fn only_one_of_fifty_contenders_holds_the_lock() {
     let servers = masters();
     Contest::start(&servers).finish().await;
     no_key_is_left(&servers).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_at_a_time_also_while_one_master_dies_and_another_falls_silent() {
+async fn one_holder_while_masters_die_or_fall_silent() {
     let servers = masters();
     let contest = Contest::start(&servers);
     contest.past(20).await;

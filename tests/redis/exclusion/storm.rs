@@ -114,7 +114,7 @@ async fn contend(redlock: Redlock, clock: Clock, log: Contender, storm: Arc<Stor
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_at_a_time_holds_the_lock_whatever_the_network_does() {
+async fn one_holder_under_network_faults() {
     let servers = masters();
     let proxies = servers.proxied().await.unwrap();
     let clock = Clock::system();

@@ -19,7 +19,7 @@ fn is_strangers(server: &RedisServer, key: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_lock_that_another_holds_is_refused_with_its_token_and_what_is_left() {
+async fn held_lock_is_refused_with_its_token_and_remaining_time() {
     let servers = masters();
     let redlock = patient(servers.urls()).build().unwrap();
     warm_up(&redlock, &servers).await;
@@ -43,7 +43,7 @@ async fn a_lock_that_another_holds_is_refused_with_its_token_and_what_is_left() 
 }
 
 #[tokio::test]
-async fn the_keeper_and_the_release_leave_a_strangers_key_alone() {
+async fn keeper_and_release_keep_a_strangers_key() {
     let servers = masters();
     let redlock = patient(servers.urls()).ttl(secs(3)).node_timeout(ms(700)).build().unwrap();
     let guard = everywhere(&redlock, "shared").await;
@@ -74,7 +74,7 @@ async fn the_keeper_and_the_release_leave_a_strangers_key_alone() {
 }
 
 #[tokio::test]
-async fn a_lease_that_a_stranger_has_taken_is_neither_resumed_nor_released() {
+async fn lease_taken_by_a_stranger_is_not_resumed_or_released() {
     let servers = masters();
     let redlock = patient(servers.urls()).build().unwrap();
     let lease = everywhere(&redlock, "handed on").await.into_lease();
@@ -90,7 +90,7 @@ async fn a_lease_that_a_stranger_has_taken_is_neither_resumed_nor_released() {
 }
 
 #[tokio::test]
-async fn releasing_what_a_stranger_has_taken_says_that_it_was_not_ours() {
+async fn release_of_a_strangers_key_is_not_ours() {
     let servers = masters();
     let redlock = patient(servers.urls()).build().unwrap();
     let guard = everywhere(&redlock, "taken").await;
@@ -102,7 +102,7 @@ async fn releasing_what_a_stranger_has_taken_says_that_it_was_not_ours() {
 
 /// The late request of an earlier attempt is no longer ours, although we sent it.
 #[tokio::test]
-async fn a_key_of_our_own_from_before_makes_no_holder_and_blocks_one_master_for_its_life() {
+async fn late_key_of_an_earlier_attempt_blocks_one_master() {
     let servers = masters();
     let redlock = patient(servers.urls()).ttl(secs(3)).node_timeout(ms(500)).build().unwrap();
     warm_up(&redlock, &servers).await;

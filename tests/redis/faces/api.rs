@@ -28,7 +28,7 @@ fn multi_thread() -> Runtime {
 // The shape of the types.
 
 #[test]
-fn types_can_be_sent_shared_and_cloned_where_programs_rely_on_it() {
+fn public_types_are_send_sync_and_clone_as_documented() {
     fn handle<T: Clone + Send + Sync + Debug + 'static>() {}
     fn guard<T: Send + Sync + Debug + 'static>() {}
     fn view<T: Clone + Send + Debug + 'static>() {}
@@ -94,7 +94,7 @@ fn every_future_can_be_sent_to_another_thread(redlock: Redlock, guard: Guard, le
     clippy::needless_borrows_for_generic_args,
     reason = "that a borrowed name is taken is the point"
 )]
-async fn a_resource_is_whatever_has_bytes() {
+async fn resource_accepts_any_bytes() {
     let servers = RedisServers::start(1).unwrap();
     let redlock = ordinary(servers.urls()).build().unwrap();
     let resource = Resource::from("a");
@@ -118,7 +118,7 @@ async fn a_resource_is_whatever_has_bytes() {
 }
 
 #[tokio::test]
-async fn the_key_on_every_master_is_the_prefix_and_the_name_and_its_value_the_token() {
+async fn key_is_prefix_and_name_with_the_token_as_value() {
     let options = ServerOptions::new().prefix("locks:");
     let servers = RedisServers::with(3, &options).unwrap();
     let redlock = ordinary(servers.urls()).prefix("locks:").label("web-1").build().unwrap();
@@ -139,7 +139,7 @@ async fn cycle(redlock: &Redlock) {
 }
 
 #[test]
-fn a_handle_works_on_either_kind_of_runtime_and_on_one_after_the_other() {
+fn handle_works_on_successive_runtimes_of_each_kind() {
     let servers = RedisServers::start(3).unwrap();
     let redlock = ordinary(servers.urls()).build().unwrap();
     for runtime in [current_thread(), multi_thread(), current_thread(), multi_thread()] {
@@ -171,7 +171,7 @@ fn at_once<T>(future: impl Future<Output = T>) -> T {
 }
 
 #[test]
-fn without_a_runtime_the_error_says_so() {
+fn error_names_a_missing_runtime() {
     let redlock = Redlock::connect(["redis://127.0.0.1:1"]).unwrap();
     let lease = || Lease::new("a", "token", ms(1_000)).unwrap();
     let says_so = |error: &dyn std::error::Error| {
@@ -203,7 +203,7 @@ async fn a_guard_keeps_its_lock_when_the_handle_is_dropped() {
 }
 
 #[tokio::test]
-async fn a_guard_that_is_dropped_inside_or_outside_a_runtime_releases() {
+async fn guard_dropped_inside_or_outside_a_runtime_releases() {
     let servers = RedisServers::start(3).unwrap();
     let redlock = ordinary(servers.urls()).ttl(ms(60_000)).build().unwrap();
     drop(redlock.lock("a").await.unwrap());
@@ -215,7 +215,7 @@ async fn a_guard_that_is_dropped_inside_or_outside_a_runtime_releases() {
 }
 
 #[tokio::test]
-async fn a_release_that_is_unacknowledged_when_the_last_handle_goes_is_still_made() {
+async fn unacknowledged_release_continues_without_a_handle() {
     let servers = RedisServers::start(3).unwrap();
     let proxies = servers.proxied().await.unwrap();
     let urls = proxies.iter().map(|proxy| proxy.url());
@@ -233,7 +233,7 @@ async fn a_release_that_is_unacknowledged_when_the_last_handle_goes_is_still_mad
 }
 
 #[tokio::test]
-async fn closing_a_handle_twice_does_not_keep_the_first_from_what_it_waits_for() {
+async fn second_shutdown_does_not_interrupt_the_first() {
     let servers = RedisServers::start(3).unwrap();
     let proxies = servers.proxied().await.unwrap();
     let urls = proxies.iter().map(|proxy| proxy.url());
@@ -273,7 +273,7 @@ async fn a_closed_handle_refuses_everything_and_its_guards_are_lost() {
 }
 
 #[tokio::test]
-async fn a_lease_is_released_by_a_handle_that_has_never_been_used() {
+async fn unused_handle_releases_a_lease() {
     let servers = RedisServers::start(3).unwrap();
     let lease = {
         let redlock = ordinary(servers.urls()).build().unwrap();
@@ -286,7 +286,7 @@ async fn a_lease_is_released_by_a_handle_that_has_never_been_used() {
 }
 
 #[tokio::test]
-async fn a_lease_goes_from_one_handle_to_another() {
+async fn lease_passes_between_handles() {
     let servers = RedisServers::start(3).unwrap();
     let lease = {
         let redlock = ordinary(servers.urls()).build().unwrap();

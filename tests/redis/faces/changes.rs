@@ -11,7 +11,7 @@ use redlock_testkit::lab::{Paused, poll};
 use crate::lab::{calls, in_time, masters, ms, no_key_is_left, patient, secs};
 
 #[tokio::test]
-async fn a_stream_sees_each_holder_while_two_masters_are_paused_or_dead() {
+async fn stream_reports_each_holder_with_two_masters_down() {
     let servers = masters();
     let redlock = patient(servers.urls()).node_timeout(ms(500)).build().unwrap();
     let observer = patient(servers.urls()).node_timeout(ms(500)).build().unwrap();
@@ -31,7 +31,7 @@ async fn a_stream_sees_each_holder_while_two_masters_are_paused_or_dead() {
 }
 
 #[tokio::test]
-async fn a_stream_without_changes_sends_one_request_more_than_masters_a_second_at_most() {
+async fn stream_without_changes_sends_few_requests() {
     const SECONDS: u64 = 5;
     let servers = masters();
     let redlock = patient(servers.urls()).build().unwrap();
@@ -49,7 +49,7 @@ async fn a_stream_without_changes_sends_one_request_more_than_masters_a_second_a
 }
 
 #[test]
-fn iterators_of_threads_follow_holders_and_leaders_until_the_shutdown() {
+fn blocking_iterators_follow_changes_until_shutdown() {
     let servers = masters();
     let redlock = patient(servers.urls()).build_blocking().unwrap();
     let other = patient(servers.urls()).build_blocking().unwrap();
@@ -73,7 +73,7 @@ fn iterators_of_threads_follow_holders_and_leaders_until_the_shutdown() {
 }
 
 #[test]
-fn threads_never_hold_more_permits_than_there_are() {
+fn threads_never_hold_too_many_permits() {
     const PERMITS: u32 = 3;
     let servers = masters();
     let held = Arc::new(AtomicU32::new(0));

@@ -30,7 +30,7 @@ pub(super) fn assert_nothing_was_set(servers: &[RedisServer]) {
 }
 
 #[tokio::test]
-async fn a_wait_of_zero_is_one_attempt_and_a_wait_is_kept_to() {
+async fn zero_wait_makes_one_attempt_and_waits_end_on_time() {
     let servers = RedisServers::start(3).unwrap();
     let redlock = ordinary(servers.urls()).build().unwrap();
     servers.iter().for_each(|server| put(server, "a", "stranger", 10_000));
@@ -78,7 +78,7 @@ async fn words_of(url: &str) -> String {
 }
 
 #[tokio::test]
-async fn every_kind_of_stranger_is_reported_as_what_it_is() {
+async fn every_unsuitable_server_has_its_own_report() {
     let replicated = RedisServer::start().unwrap();
     let port = replicated.port().to_string();
     let replica =
@@ -137,7 +137,7 @@ async fn one_server_under_two_names_is_reported_and_votes_once() {
 // The words of each master.
 
 #[tokio::test]
-async fn an_error_has_a_word_for_each_master_in_their_order() {
+async fn error_lists_each_master_in_order() {
     let servers = RedisServers::start(5).unwrap();
     let proxies = servers.proxied().await.unwrap();
     let redlock = through(&proxies).build().unwrap();
@@ -169,7 +169,7 @@ fn through(proxies: &[FaultProxy]) -> RedlockBuilder {
 }
 
 #[tokio::test]
-async fn held_reports_by_whom_and_for_how_long() {
+async fn held_error_has_holder_and_remaining_time() {
     let servers = RedisServers::start(5).unwrap();
     let redlock = ordinary(servers.urls()).label("web-1").build().unwrap();
     let guard = everywhere(&redlock, "a").await;
@@ -196,7 +196,7 @@ async fn held_reports_by_whom_and_for_how_long() {
 }
 
 #[tokio::test]
-async fn a_master_that_is_not_reached_in_time_is_reported_as_connecting() {
+async fn unreached_master_is_reported_as_connecting() {
     let servers = RedisServers::start(3).unwrap();
     let proxies = servers.proxied().await.unwrap();
     proxies[0].blackhole_new(true);
@@ -210,7 +210,7 @@ async fn a_master_that_is_not_reached_in_time_is_reported_as_connecting() {
 }
 
 #[tokio::test]
-async fn a_majority_that_is_not_reached_in_time_has_timed_out() {
+async fn unreached_majority_has_timed_out() {
     let servers = RedisServers::start(3).unwrap();
     let proxies = servers.proxied().await.unwrap();
     proxies[..2].iter().for_each(|proxy| proxy.blackhole_new(true));
@@ -224,7 +224,7 @@ async fn a_majority_that_is_not_reached_in_time_has_timed_out() {
 }
 
 #[tokio::test]
-async fn an_extension_and_a_release_that_fail_say_what_each_master_said() {
+async fn failed_extension_and_release_list_each_answer() {
     let servers = RedisServers::start(3).unwrap();
     let redlock = ordinary(servers.urls()).build().unwrap();
     let guard = everywhere(&redlock, "a").await;
@@ -247,7 +247,7 @@ async fn an_extension_and_a_release_that_fail_say_what_each_master_said() {
 }
 
 #[tokio::test]
-async fn what_may_be_left_is_reported_with_master_and_time() {
+async fn remaining_keys_are_reported_with_master_and_time() {
     let servers = RedisServers::start(3).unwrap();
     let redlock = ordinary(servers.urls()).build().unwrap();
     let guard = everywhere(&redlock, "a").await;
@@ -270,7 +270,7 @@ async fn what_may_be_left_is_reported_with_master_and_time() {
 // Secrets that must not be shown.
 
 #[tokio::test]
-async fn passwords_are_in_nothing_that_is_printed() {
+async fn passwords_are_never_printed() {
     let servers = RedisServers::with(3, &ServerOptions::new().password("sesame?#/@x")).unwrap();
     let builder = ordinary(servers.urls());
     let mut printed = vec![format!("{builder:?}")];
@@ -294,7 +294,7 @@ async fn passwords_are_in_nothing_that_is_printed() {
 }
 
 #[test]
-fn passwords_are_in_no_error_about_a_url() {
+fn url_errors_contain_no_passwords() {
     for url in [
         "redis://:sesame@h:port",
         "redis://me:sesame@",

@@ -32,7 +32,7 @@ fn add_one(depth: u32, value: &std::sync::Mutex<u64>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn threads_that_enter_their_locks_again_exclude_each_other() {
+async fn threads_with_reentrant_locks_exclude_each_other() {
     let servers = masters();
     let value = Arc::new(std::sync::Mutex::new(0));
     let mut threads = Vec::new();
@@ -53,7 +53,7 @@ async fn threads_that_enter_their_locks_again_exclude_each_other() {
 /// A reader of the depth holds nothing, so the release of the last guard waits for the release of
 /// the lock.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_of_the_last_guard_is_waited_for_though_others_look_at_the_depth() {
+async fn last_release_is_awaited_while_depth_is_read() {
     let server = RedisServer::start().unwrap();
     let redlock = patient([server.url()]).build().unwrap();
     let owner = redlock.reentrant("seen");
@@ -73,7 +73,7 @@ async fn a_release_of_the_last_guard_is_waited_for_though_others_look_at_the_dep
 }
 
 #[tokio::test]
-async fn masters_hear_nothing_of_a_lock_that_is_entered_again() {
+async fn reentering_a_lock_sends_no_request() {
     let servers = masters();
     let redlock = patient(servers.urls()).build().unwrap();
     let owner = redlock.reentrant("account:42");
@@ -95,7 +95,7 @@ async fn masters_hear_nothing_of_a_lock_that_is_entered_again() {
 
 /// Each thread has its own handle, and the sets overlap in every order.
 #[tokio::test(flavor = "multi_thread")]
-async fn sets_that_overlap_are_all_served_and_exclude_each_other() {
+async fn overlapping_sets_are_served_and_exclude_each_other() {
     const ACCOUNTS: usize = 4;
     let servers = masters();
     let accounts = Arc::new(std::sync::Mutex::new([1_000_i64; ACCOUNTS]));
@@ -126,7 +126,7 @@ async fn sets_that_overlap_are_all_served_and_exclude_each_other() {
 }
 
 #[tokio::test]
-async fn a_set_is_refused_as_a_whole_and_another_guard_names_the_key() {
+async fn set_is_refused_completely_and_names_the_held_key() {
     let servers = masters();
     let (one, other): (Redlock, Redlock) =
         (patient(servers.urls()).build().unwrap(), patient(servers.urls()).build().unwrap());
@@ -144,7 +144,7 @@ async fn a_set_is_refused_as_a_whole_and_another_guard_names_the_key() {
 const MARK: &str = "redlock-quorum:1:done:report";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_threads_that_come_at_once_one_does_the_work() {
+async fn only_one_of_several_threads_does_the_work() {
     let servers = masters();
     let mut threads = Vec::new();
     for host in 0..6 {
@@ -175,7 +175,7 @@ async fn of_threads_that_come_at_once_one_does_the_work() {
 }
 
 #[test]
-fn work_of_a_thread_that_ends_after_the_loss_or_fails_leaves_no_mark() {
+fn blocking_work_that_fails_or_is_late_leaves_no_mark() {
     let servers = masters();
     let redlock = patient(servers.urls()).build_blocking().unwrap();
     let once = || redlock.once("report").fire(7);

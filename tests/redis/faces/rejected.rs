@@ -28,7 +28,7 @@ fn off() -> RedlockBuilder {
 // Bad input.
 
 #[test]
-fn a_handle_that_cannot_be_is_refused_with_the_limit_and_the_cure() {
+fn invalid_handle_is_refused_with_limit_and_fix() {
     let sixteen = (1..=16).map(|port| format!("redis://10.0.0.1:{port}"));
     let cases = [
         (connect([]), &["no masters", "1 to 15"][..]),
@@ -72,7 +72,7 @@ fn a_handle_that_cannot_be_is_refused_with_the_limit_and_the_cure() {
 }
 
 #[test]
-fn the_limits_themselves_are_allowed() {
+fn values_at_the_limits_are_allowed() {
     let fifteen = (1..=15).map(|port| format!("redis://10.0.0.1:{port}"));
     Redlock::builder().nodes(fifteen).build().unwrap();
     five().ttl(ms(10)).node_timeout(Duration::from_micros(2_500)).build().unwrap();
@@ -104,7 +104,7 @@ fn bad_requests(redlock: &Redlock) -> Vec<(LockRequest, [&'static str; 2])> {
 }
 
 #[tokio::test]
-async fn a_request_that_cannot_be_is_refused_before_anything_is_sent() {
+async fn invalid_request_is_refused_before_sending() {
     let servers = RedisServers::start(3).unwrap();
     let redlock = ordinary(servers.urls()).build().unwrap();
     // The connections are there: nothing but the check keeps the requests back.
@@ -129,7 +129,7 @@ async fn a_request_that_cannot_be_is_refused_before_anything_is_sent() {
 }
 
 #[tokio::test]
-async fn a_lease_that_cannot_be_is_refused_before_anything_is_sent() {
+async fn invalid_lease_is_refused_before_sending() {
     let servers = RedisServers::start(3).unwrap();
     let redlock = ordinary(servers.urls()).build().unwrap();
     for bad in ["", "two words", "line\nbreak", &"x".repeat(257)] {
@@ -153,7 +153,7 @@ async fn a_lease_that_cannot_be_is_refused_before_anything_is_sent() {
 }
 
 #[tokio::test]
-async fn durations_without_end_are_taken_as_far_as_there_is_a_limit_and_never_overflow() {
+async fn unlimited_durations_are_capped_and_never_overflow() {
     let servers = RedisServers::start(1).unwrap();
     let endless = Duration::MAX;
     let redlock = ordinary(servers.urls()).wait(endless).connect_timeout(endless).build().unwrap();

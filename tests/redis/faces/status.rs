@@ -10,7 +10,7 @@ use crate::lab::{eventually, everywhere, ms, on_all, ordinary, put, warm_up};
 // The holder.
 
 #[tokio::test]
-async fn status_reports_the_holder_by_token_and_label_and_then_that_there_is_none() {
+async fn status_reports_the_holder_and_then_a_free_lock() {
     let servers = RedisServers::start(5).unwrap();
     let redlock = ordinary(servers.urls()).build().unwrap();
     assert_eq!(redlock.status("a").await.state, State::Free);
@@ -47,7 +47,7 @@ async fn labels(builder: RedlockBuilder, fire: u64) -> Vec<Option<String>> {
 
 /// `status` and `once` name the process, as they do for the locks of the command.
 #[tokio::test(flavor = "multi_thread")]
-async fn every_lock_is_labelled_with_user_host_and_process_unless_it_is_turned_off() {
+async fn locks_are_labelled_with_user_host_and_process() {
     let servers = RedisServers::start(3).unwrap();
     let found = labels(ordinary(servers.urls()), 1).await;
     let named = ordinary(servers.urls()).build().unwrap();
@@ -73,7 +73,7 @@ async fn every_lock_is_labelled_with_user_host_and_process_unless_it_is_turned_o
 }
 
 #[tokio::test]
-async fn status_reports_a_strangers_token_and_does_not_make_up_a_holder() {
+async fn status_reports_a_strangers_token() {
     let servers = RedisServers::start(5).unwrap();
     let redlock = ordinary(servers.urls()).build().unwrap();
     warm_up(&redlock, &servers).await;
@@ -95,7 +95,7 @@ async fn status_reports_a_strangers_token_and_does_not_make_up_a_holder() {
 }
 
 #[tokio::test]
-async fn status_counts_masters_that_are_down_for_no_holder() {
+async fn status_counts_unreachable_masters_for_no_holder() {
     let servers = RedisServers::start(5).unwrap();
     let redlock = ordinary(servers.urls()).build().unwrap();
     let guard = everywhere(&redlock, "a").await;
@@ -118,7 +118,7 @@ async fn status_counts_masters_that_are_down_for_no_holder() {
 }
 
 #[tokio::test]
-async fn status_of_a_name_that_cannot_be_asks_no_master_and_says_why() {
+async fn status_of_an_invalid_name_sends_nothing() {
     let servers = RedisServers::start(1).unwrap();
     let redlock = ordinary(servers.urls()).build().unwrap();
     let status = redlock.status("").await;

@@ -6,7 +6,7 @@ use tokio::time::sleep;
 use crate::lab::{keys, masters, ms, no_key_is_left, patient, secs};
 
 #[tokio::test]
-async fn the_result_comes_back_and_the_lock_is_released() {
+async fn run_returns_the_result_and_releases_the_lock() {
     let servers = masters();
     let redlock = patient(servers.urls()).build().unwrap();
     let seen = redlock
@@ -46,7 +46,7 @@ async fn work_that_fails_keeps_its_error() {
 }
 
 #[tokio::test]
-async fn work_is_not_begun_without_the_lock() {
+async fn work_does_not_start_without_the_lock() {
     let servers = masters();
     let redlock = patient(servers.urls()).build().unwrap();
     servers.iter().for_each(|server| {
@@ -76,7 +76,7 @@ async fn work_that_panics_releases_the_lock() {
 }
 
 #[tokio::test]
-async fn a_release_that_fails_does_not_cost_the_result() {
+async fn failed_release_keeps_the_result() {
     let servers = masters();
     let redlock = patient(servers.urls()).node_timeout(ms(300)).build().unwrap();
     let quorum = &servers[..3];

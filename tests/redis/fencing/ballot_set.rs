@@ -51,19 +51,19 @@ async fn comes_back(hurt: impl FnOnce(&RedisServer, &str)) {
 }
 
 #[tokio::test]
-async fn a_master_whose_ballots_were_deleted_does_not_vote_until_its_quarantine_is_over() {
+async fn master_with_deleted_ballots_votes_after_a_quarantine() {
     comes_back(|server, set| run(server, &["DEL", set])).await;
 }
 
 #[tokio::test]
-async fn a_master_without_the_member_of_a_lock_does_not_vote_until_its_quarantine_is_over() {
+async fn master_without_a_locks_member_votes_after_a_quarantine() {
     let member = Member::of(KEY.as_bytes()).number().to_string();
     comes_back(|server, set| run(server, &["ZREM", set, &member])).await;
 }
 
 /// The key may be intended, so nothing is written until an operator has removed it.
 #[tokio::test]
-async fn a_master_whose_ballots_are_no_set_does_not_vote_until_a_person_removes_them() {
+async fn wrong_type_ballot_key_blocks_votes_until_removed() {
     let ((servers, redlock), tape) = (admitted(3).await, Tape::default());
     tape.visit(&redlock).await;
     let set = complete(&servers[0]);
@@ -102,7 +102,7 @@ async fn names_the_key(redlock: &Redlock, set: &str) {
 
 /// Waiting does not help, so the wait ends immediately, and the error names the keys.
 #[tokio::test]
-async fn a_majority_whose_ballots_are_no_sets_is_not_waited_for() {
+async fn majority_with_wrong_type_ballot_keys_is_not_awaited() {
     let (servers, redlock) = admitted(3).await;
     in_time(redlock.try_lock(KEY).await.unwrap().release()).await.unwrap();
     for server in &servers[..2] {
@@ -119,7 +119,7 @@ async fn a_majority_whose_ballots_are_no_sets_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_majority_without_ballots_is_no_quorum_until_a_person_says_that_it_may_be_one() {
+async fn majority_without_ballots_needs_init_again() {
     let ((servers, redlock), tape) = (admitted(3).await, Tape::default());
     tape.visit(&redlock).await;
     for server in &servers[..2] {

@@ -82,7 +82,7 @@ fn error(answer: &Answer) -> &str {
 }
 
 #[tokio::test]
-async fn with_memory_full_nothing_is_acquired_and_what_is_held_goes_on() {
+async fn full_memory_prevents_acquiring_but_not_extending() {
     let mut lab = Lab::new().await;
     let ours = token();
     assert_eq!(lab.fenced(KEY, &ours, 1).await, accepted());
@@ -99,7 +99,7 @@ async fn with_memory_full_nothing_is_acquired_and_what_is_held_goes_on() {
 }
 
 #[tokio::test]
-async fn a_ballot_set_of_another_type_has_no_members_and_the_key_stays() {
+async fn ballot_key_of_another_type_has_no_members() {
     let mut lab = Lab::new().await;
     let (ours, ballots) = (token(), lab.ballots());
     lab.run(&["SET", &ballots, "a stranger's"]);
@@ -116,7 +116,7 @@ async fn a_ballot_set_of_another_type_has_no_members_and_the_key_stays() {
 }
 
 #[tokio::test]
-async fn who_may_not_ask_for_scores_gets_ballots_accepted_all_the_same() {
+async fn ballots_are_accepted_without_the_right_to_scores() {
     let mut lab = Lab::new().await;
     let ours = token();
     lab.run(&["ACL", "SETUSER", "default", "-zscore"]);
@@ -128,7 +128,7 @@ async fn who_may_not_ask_for_scores_gets_ballots_accepted_all_the_same() {
 }
 
 #[tokio::test]
-async fn a_user_without_the_keys_of_ballots_is_told_so() {
+async fn missing_access_to_ballot_keys_is_reported() {
     let lab = Lab::new().await;
     let rights = ["~locks:orders*", "~locks:redlock-quorum:1", "+@all"];
     lab.run(&[&["ACL", "SETUSER", "few", "on", ">secret"], &rights[..]].concat());
@@ -144,7 +144,7 @@ async fn a_user_without_the_keys_of_ballots_is_told_so() {
 }
 
 #[tokio::test]
-async fn scripts_that_are_forgotten_do_not_matter_to_ballots() {
+async fn forgotten_scripts_do_not_affect_ballots() {
     let mut lab = Lab::new().await;
     let ours = token();
     assert_eq!(lab.fenced(KEY, &ours, 1).await, accepted());
@@ -159,7 +159,7 @@ async fn scripts_that_are_forgotten_do_not_matter_to_ballots() {
 
 /// Neither the test for ballot support nor a ballot for a missing set creates a key.
 #[tokio::test]
-async fn ballots_make_no_keys() {
+async fn ballots_create_no_keys() {
     let server = RedisServer::with(&ServerOptions::new().brand_new()).unwrap();
     let mut node = Driven::within(&server.url(), PREFIX);
     assert_eq!(node.up().await.no_ballots, None);

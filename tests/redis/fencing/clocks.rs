@@ -22,7 +22,7 @@ async fn are_in_order(lab: &Lab, tape: &Tape) {
 }
 
 #[tokio::test]
-async fn tokens_are_in_order_where_clocks_are_an_hour_apart() {
+async fn tokens_are_in_order_with_clocks_an_hour_apart() {
     for ahead in [[0, HOUR, -HOUR], [HOUR, HOUR, -HOUR], [-HOUR, -HOUR, HOUR]] {
         let (lab, tape) = (Lab::with(ahead).await, Tape::default());
         are_in_order(&lab, &tape).await;
@@ -55,7 +55,7 @@ async fn tokens_are_in_order_while_clocks_jump_under_a_held_lock() {
 
 /// Every clock goes back by an hour, so that all scores are ahead of what a newcomer takes for now.
 #[tokio::test]
-async fn after_a_jump_back_one_lock_has_a_second_ballot_and_those_behind_it_have_none() {
+async fn only_one_lock_needs_a_second_ballot_after_clocks_jump_back() {
     let (lab, tape) = (Lab::new().await, Tape::default());
     let all = |ahead| (0..3).for_each(|place| lab.set_ahead(place, ahead));
     all(HOUR);
@@ -85,7 +85,7 @@ async fn contend(redlock: Redlock, tape: Arc<Tape>) {
 
 /// One handle each connected while the clocks were an hour behind, right, and an hour ahead.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn contenders_that_have_read_clocks_two_hours_apart_get_tokens_in_order() {
+async fn contenders_with_clocks_two_hours_apart_get_ordered_tokens() {
     let (lab, tape) = (Lab::new().await, Arc::new(Tape::default()));
     let mut handles = Vec::new();
     for ahead in [-HOUR, HOUR, 0] {
@@ -103,7 +103,7 @@ async fn contenders_that_have_read_clocks_two_hours_apart_get_tokens_in_order() 
 /// Only its floor shows the ballot that it accepted and forgot. The only other master with that
 /// ballot is dead, and no clock is ahead of it.
 #[tokio::test]
-async fn a_master_that_forgot_knows_what_it_accepted_when_it_votes_again() {
+async fn readmitted_master_has_a_floor_above_its_lost_ballots() {
     let (lab, tape) = (Lab::new().await, Tape::default());
     (0..3).for_each(|place| lab.set_ahead(place, HOUR));
     let two = [lab.servers[0].url(), lab.servers[1].url(), DEAD.to_owned()];

@@ -48,7 +48,7 @@ async fn contend(redlock: Redlock, tape: Arc<Tape>, is_over: Arc<AtomicBool>) {
 
 /// The keys live for longer than is waited, so none of them is gone because it has expired.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_key_is_left_though_connections_end_every_few_milliseconds_amid_ballots() {
+async fn frequent_disconnects_during_ballots_leave_no_key() {
     let (servers, tape) = (Arc::new(masters()), Arc::new(Tape::default()));
     let is_over = Arc::new(AtomicBool::default());
     let storm = {

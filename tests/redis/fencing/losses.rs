@@ -94,7 +94,7 @@ impl CutOff {
 /// No voting master has had a correct clock, so only the ballots of the master that stayed are
 /// left.
 #[tokio::test]
-async fn a_majority_that_forgot_makes_no_second_holder_and_no_smaller_token() {
+async fn forgetful_majority_makes_no_second_holder_or_smaller_token() {
     outlived(async |ttl| {
         let lab = CutOff::new(Quarantine::On, ttl).await.lose()?;
         let loss = lab.guard.lost();
@@ -110,7 +110,7 @@ async fn a_majority_that_forgot_makes_no_second_holder_and_no_smaller_token() {
 /// Without a quarantine, the fault that the test above excludes does occur, and the order of tokens
 /// is not promised.
 #[tokio::test]
-async fn without_a_quarantine_a_second_holder_has_a_smaller_token() {
+async fn without_quarantine_a_second_holder_has_a_smaller_token() {
     outlived(async |ttl| {
         let lab = CutOff::new(Quarantine::Off, ttl).await.lose()?;
         let second = lab.second().await;
@@ -126,7 +126,7 @@ async fn without_a_quarantine_a_second_holder_has_a_smaller_token() {
 }
 
 #[tokio::test]
-async fn tokens_are_in_order_though_masters_are_flushed_under_held_locks() {
+async fn tokens_are_in_order_if_masters_are_flushed_under_locks() {
     join_all((1..=MASTERS).map(flushed_under_a_held_lock)).await;
 }
 
@@ -153,7 +153,7 @@ async fn flushed_under_a_held_lock(flushed: usize) {
 
 /// It has old ballots, under a name that no client queries any longer.
 #[tokio::test]
-async fn a_master_with_an_old_snapshot_accepts_nothing_until_it_is_admitted() {
+async fn master_with_an_old_snapshot_accepts_no_ballots() {
     let ((servers, redlock), tape) = (admitted(MASTERS).await, Tape::default());
     run(&servers[0], &["SAVE"]);
     let old = complete(&servers[0]);
@@ -177,7 +177,7 @@ async fn a_master_with_an_old_snapshot_accepts_nothing_until_it_is_admitted() {
 }
 
 #[tokio::test]
-async fn a_master_that_was_the_replica_of_another_has_its_ballots_from_the_others() {
+async fn former_replica_gets_its_floor_from_the_others() {
     let options = ServerOptions::new().brand_new().arguments(["--repl-diskless-sync-delay", "0"]);
     let servers = RedisServers::with(MASTERS, &options).unwrap();
     let (redlock, tape) = (newcomer(&servers), Tape::default());

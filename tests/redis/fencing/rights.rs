@@ -26,7 +26,7 @@ async fn serves(redlock: &Redlock) {
 }
 
 #[tokio::test]
-async fn without_the_right_to_send_ballots_there_are_plain_locks_and_no_others() {
+async fn only_plain_locks_work_without_the_right_to_ballots() {
     let (_servers, builder) = without("zadd").await;
     let error = builder.clone().build().unwrap().lock(KEY).wait(secs(5)).await.unwrap_err();
     let AcquireError::NoQuorum { votes, .. } = &error else { panic!("{error}") };
@@ -48,7 +48,7 @@ async fn without_the_right_to_send_ballots_there_are_plain_locks_and_no_others()
 /// A ballot that is accepted immediately needs no score. A refused ballot is not a vote, and the
 /// error shows the missing right.
 #[tokio::test]
-async fn without_the_right_to_read_scores_only_ballots_that_are_accepted_at_once_count() {
+async fn without_score_rights_only_first_ballots_are_valid() {
     let (servers, builder) = without("zscore").await;
     let (redlock, tape) = (builder.build().unwrap(), Tape::default());
     tape.visit(&redlock).await;

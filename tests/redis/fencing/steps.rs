@@ -25,7 +25,7 @@ async fn steps(redlock: &Redlock, tape: &Tape, between: impl Fn()) {
 }
 
 #[tokio::test]
-async fn scripts_that_are_forgotten_between_all_steps_cost_no_lock_and_no_token() {
+async fn forgotten_scripts_cost_no_lock_and_no_token() {
     let ((servers, redlock), tape) = (admitted(3).await, Tape::default());
     // The first lock tells how far the clocks of the masters are ahead, and may cost two ballots.
     tape.visit(&redlock).await;
@@ -38,7 +38,7 @@ async fn scripts_that_are_forgotten_between_all_steps_cost_no_lock_and_no_token(
 }
 
 #[tokio::test]
-async fn with_memory_full_what_is_held_is_extended_and_released_and_the_next_lock_says_oom() {
+async fn full_memory_allows_extend_and_release_and_reports_oom() {
     let ((servers, redlock), tape) = (admitted(3).await, Tape::default());
     let guard = tape.lock(&redlock).await.unwrap();
     on_all(&servers, &["CONFIG", "SET", "maxmemory", "1"]);
@@ -56,7 +56,7 @@ async fn with_memory_full_what_is_held_is_extended_and_released_and_the_next_loc
 
 /// The right to send ballots is tested with the connection, and full memory does not affect that.
 #[tokio::test]
-async fn a_client_that_comes_while_memory_is_full_gets_locks_when_there_is_some() {
+async fn client_connected_with_full_memory_locks_when_it_is_free() {
     let ((servers, redlock), tape) = (admitted(3).await, Tape::default());
     tape.visit(&redlock).await;
     on_all(&servers, &["CONFIG", "SET", "maxmemory", "1"]);

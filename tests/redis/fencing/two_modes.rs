@@ -41,7 +41,7 @@ async fn excludes(holder: &Redlock, other: &Redlock) {
 }
 
 #[tokio::test]
-async fn a_plain_client_and_a_fenced_one_exclude_each_other() {
+async fn plain_and_fenced_clients_exclude_each_other() {
     let servers = masters();
     let (plain, fenced) = (plain(&servers), fenced(&servers));
     excludes(&plain, &fenced).await;
@@ -63,7 +63,7 @@ async fn a_plain_client_and_a_fenced_one_exclude_each_other() {
 }
 
 #[tokio::test]
-async fn a_plain_client_reads_no_score_and_raises_none() {
+async fn plain_client_does_not_use_scores() {
     let servers = masters();
     let scores = |server: &RedisServer| -> Vec<String> {
         let sets: Vec<String> = text(server, &["KEYS", "redlock-quorum:1:ballots:*"]);
@@ -160,7 +160,7 @@ fn visit_as_another(servers: Arc<RedisServers>, room: &Room) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_library_and_a_fenced_client_exclude_each_other() {
+async fn other_libraries_and_fenced_clients_exclude_each_other() {
     let servers = Arc::new(masters());
     let room = Arc::new(Room::default());
     let mut visitors = JoinSet::new();

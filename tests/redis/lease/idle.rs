@@ -106,14 +106,14 @@ fn calls_on_new_runtimes_end_a_quarantine() {
 }
 
 #[test]
-fn calls_on_a_runtime_that_idles_in_between_end_a_quarantine() {
+fn calls_on_an_often_idle_runtime_end_a_quarantine() {
     let calls = calls_until_masters_vote(Some(&runtime()), ms(900));
     assert!(calls > 1, "the first calls come too early: {calls}");
 }
 
 /// The idle runtime is used again, and its callers continue with the driver's present runtime.
 #[test]
-fn runtimes_that_take_turns_are_both_served() {
+fn alternating_runtimes_are_both_served() {
     let servers = masters();
     let (first, redlock, guard) = idling(&servers, 30_000);
     let second = runtime();
@@ -132,7 +132,7 @@ fn runtimes_that_take_turns_are_both_served() {
 
 /// Both are polled: each is served, and the driver stays where it is.
 #[test]
-fn two_runtimes_that_are_polled_share_a_handle() {
+fn two_polled_runtimes_share_a_handle() {
     let servers = masters();
     let redlock = patient(servers.urls()).build().unwrap();
     runtime().block_on(everywhere(&redlock, "warm-up")).forget();

@@ -49,7 +49,7 @@ async fn a_lock_is_kept_while_two_masters_are_silent() {
 }
 
 #[tokio::test]
-async fn a_key_that_was_deleted_is_set_again() {
+async fn deleted_key_is_set_again() {
     let servers = masters();
     let redlock = patient(servers.urls()).ttl(secs(3)).node_timeout(ms(500)).build().unwrap();
     let guard = everywhere(&redlock, "repaired").await;
@@ -66,7 +66,7 @@ async fn a_key_that_was_deleted_is_set_again() {
 }
 
 #[tokio::test]
-async fn a_master_that_restarts_empty_is_given_the_key_again() {
+async fn master_restarted_empty_gets_the_key_again() {
     let servers = masters();
     let redlock = patient(servers.urls()).ttl(secs(3)).node_timeout(ms(500)).build().unwrap();
     let guard = everywhere(&redlock, "repaired").await;
@@ -131,7 +131,7 @@ async fn with_all(redlock: &Redlock) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn min_copies_waits_a_little_for_a_slow_master_and_no_longer() {
+async fn min_copies_waits_briefly_for_a_slow_master() {
     const NODE_TIMEOUT: Duration = secs(5);
     let servers = masters();
     let proxies = servers.proxied().await.unwrap();
@@ -158,7 +158,7 @@ async fn min_copies_waits_a_little_for_a_slow_master_and_no_longer() {
 }
 
 #[tokio::test]
-async fn an_extension_makes_the_lock_longer_and_never_shorter() {
+async fn extension_never_shortens_the_lock() {
     let servers = masters();
     let redlock = patient(servers.urls()).ttl(secs(20)).build().unwrap();
     let guard = everywhere(&redlock, "longer").await;
@@ -179,7 +179,7 @@ async fn an_extension_makes_the_lock_longer_and_never_shorter() {
 
 /// Extensions that continue after the guard is dropped would set the key again.
 #[tokio::test]
-async fn nothing_is_kept_once_the_guard_is_gone() {
+async fn dropped_guard_is_no_longer_extended() {
     let servers = masters();
     let redlock = patient(servers.urls()).node_timeout(ms(75)).ttl(ms(300)).build().unwrap();
     let _ = redlock.lock("over").await.unwrap().release().await;

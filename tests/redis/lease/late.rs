@@ -17,7 +17,7 @@ async fn proxied(servers: &RedisServers) -> (Vec<FaultProxy>, Redlock) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_that_come_after_the_end_of_the_lease_yield_no_guard() {
+async fn answers_after_the_end_of_the_lease_yield_no_guard() {
     let servers = masters();
     let (proxies, redlock) = proxied(&servers).await;
     proxies[..3].iter().for_each(|proxy| proxy.hold(Direction::ToClient));
@@ -30,7 +30,7 @@ async fn answers_that_come_after_the_end_of_the_lease_yield_no_guard() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn late_answers_leave_no_key_that_would_live_long() {
+async fn late_answers_leave_no_long_lived_key() {
     let servers = masters();
     let (proxies, redlock) = proxied(&servers).await;
     proxies[..3].iter().for_each(|proxy| proxy.hold(Direction::ToClient));
@@ -41,7 +41,7 @@ async fn late_answers_leave_no_key_that_would_live_long() {
 
 /// The grants of the first attempt come while a later one is being counted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn late_answers_to_one_attempt_do_not_count_for_the_next() {
+async fn late_answers_are_invalid_for_the_next_attempt() {
     let servers = masters();
     let (proxies, redlock) = proxied(&servers).await;
     proxies[..3].iter().for_each(|proxy| proxy.hold(Direction::ToClient));
@@ -58,7 +58,7 @@ async fn late_answers_to_one_attempt_do_not_count_for_the_next() {
 /// A grant with a short expiry does not become valid for longer because the lock was extended
 /// before the grant was known.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_late_grant_counts_for_the_life_it_was_asked_for_and_no_longer() {
+async fn late_grant_is_valid_only_for_its_requested_time() {
     let servers = masters();
     let (proxies, redlock) = proxied(&servers).await;
     proxies[3].hold(Direction::ToClient);
@@ -78,7 +78,7 @@ async fn a_late_grant_counts_for_the_life_it_was_asked_for_and_no_longer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lapsed_guard_stays_lapsed_and_its_keys_are_left_to_expire() {
+async fn lapsed_guard_stays_lapsed_and_its_keys_expire() {
     let servers = masters();
     let (proxies, redlock) = proxied(&servers).await;
     let guard = redlock.lock("lapsed").ttl(ms(600)).await.unwrap();
@@ -101,7 +101,7 @@ async fn a_lapsed_guard_stays_lapsed_and_its_keys_are_left_to_expire() {
 
 /// The extensions were on their way in time, and their answers come when it is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn extensions_that_are_confirmed_too_late_revive_nothing() {
+async fn extensions_confirmed_too_late_revive_nothing() {
     let servers = masters();
     let (proxies, redlock) = proxied(&servers).await;
     let guard = redlock.lock("late").ttl(secs(4)).auto_extend(false).await.unwrap();

@@ -9,7 +9,7 @@ use crate::lab::{
 };
 
 #[tokio::test]
-async fn a_lease_is_taken_up_by_another_handle_and_released_there() {
+async fn lease_is_resumed_and_released_by_another_handle() {
     let servers = masters();
     let [first, second] = [(); 2].map(|()| patient(servers.urls()).build().unwrap());
     let lease = everywhere(&first, "handed on").await.into_lease();
@@ -24,7 +24,7 @@ async fn a_lease_is_taken_up_by_another_handle_and_released_there() {
 }
 
 #[tokio::test]
-async fn a_lease_is_taken_up_with_nothing_but_its_token() {
+async fn lease_is_resumed_by_only_its_token() {
     let servers = masters();
     let redlock = patient(servers.urls()).build().unwrap();
     let token = redlock.lock("written down").await.unwrap().into_lease().token.to_string();
@@ -36,7 +36,7 @@ async fn a_lease_is_taken_up_with_nothing_but_its_token() {
 }
 
 #[tokio::test]
-async fn a_lease_that_was_released_is_not_taken_up() {
+async fn released_lease_is_not_resumed() {
     let servers = masters();
     let redlock = patient(servers.urls()).build().unwrap();
     let lease = redlock.lock("over").await.unwrap().into_lease();
@@ -47,7 +47,7 @@ async fn a_lease_that_was_released_is_not_taken_up() {
 }
 
 #[tokio::test]
-async fn a_lock_that_was_forgotten_is_neither_extended_nor_released() {
+async fn forgotten_lock_is_not_extended_or_released() {
     let servers = masters();
     let redlock = patient(servers.urls()).ttl(secs(3)).node_timeout(secs(0) + secs(3) / 4);
     let redlock = redlock.build().unwrap();
@@ -68,7 +68,7 @@ async fn a_lock_that_was_forgotten_is_neither_extended_nor_released() {
 
 /// A master that could not be reached during the resume may still have the key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lease_taken_up_is_released_on_masters_that_were_away_then() {
+async fn resumed_lease_is_released_on_masters_absent_at_the_resume() {
     let servers = masters();
     let proxies = servers.proxied().await.unwrap();
     let first = patient(servers.urls()).build().unwrap();
@@ -85,7 +85,7 @@ async fn a_lease_taken_up_is_released_on_masters_that_were_away_then() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lease_is_not_taken_up_where_no_quorum_confirms_it() {
+async fn lease_is_not_resumed_without_a_quorum() {
     let servers = masters();
     let proxies = servers.proxied().await.unwrap();
     let redlock = hasty(urls_of(&proxies)).build().unwrap();

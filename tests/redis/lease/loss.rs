@@ -25,7 +25,7 @@ async fn is_not_ours_any_more(guard: &Guard) {
 }
 
 #[tokio::test]
-async fn three_masters_that_forget_everything_end_the_lock_at_once() {
+async fn three_emptied_masters_end_the_lock_immediately() {
     let servers = masters();
     let redlock = hasty(servers.urls()).build().unwrap();
     warm_up(&redlock, &servers).await;
@@ -39,7 +39,7 @@ async fn three_masters_that_forget_everything_end_the_lock_at_once() {
 }
 
 #[tokio::test]
-async fn two_masters_that_forget_everything_do_not_end_the_lock() {
+async fn two_emptied_masters_do_not_end_the_lock() {
     let servers = masters();
     let redlock = hasty(servers.urls()).ttl(secs(3)).build().unwrap();
     let guard = everywhere(&redlock, "kept").await;
@@ -55,7 +55,7 @@ async fn two_masters_that_forget_everything_do_not_end_the_lock() {
 }
 
 #[tokio::test]
-async fn strangers_on_three_masters_end_the_lock_with_the_next_extension() {
+async fn next_extension_ends_a_lock_taken_on_three_masters() {
     let servers = masters();
     let redlock = patient(servers.urls()).ttl(secs(15)).node_timeout(secs(1)).build().unwrap();
     let guard = everywhere(&redlock, "stolen").await;

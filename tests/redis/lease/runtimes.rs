@@ -43,7 +43,7 @@ async fn a_guard_dropped_by_a_thread_without_runtime_is_released() {
 }
 
 #[test]
-fn without_a_runtime_there_is_no_lock_but_an_error_that_says_why() {
+fn lock_without_a_runtime_is_an_error() {
     let servers = masters();
     let refused = handle(&servers).lock("nowhere").into_future().now_or_never();
     let refused = refused.expect("nothing is waited for").unwrap_err();
@@ -59,7 +59,7 @@ fn a_guard_outlives_the_runtime_of_its_driver() {
 }
 
 #[test]
-fn a_guard_dropped_after_its_runtime_is_released_by_the_next_use_of_the_handle() {
+fn guard_dropped_after_its_runtime_is_released_later() {
     let servers = masters();
     let redlock = handle(&servers);
     drop(orphan(&redlock));
@@ -71,7 +71,7 @@ fn a_guard_dropped_after_its_runtime_is_released_by_the_next_use_of_the_handle()
 }
 
 #[test]
-fn a_guard_is_released_on_another_runtime_than_that_of_its_driver() {
+fn guard_is_released_on_another_runtime() {
     let servers = masters();
     let guard = orphan(&handle(&servers));
     on_a_new_runtime(async {
@@ -81,7 +81,7 @@ fn a_guard_is_released_on_another_runtime_than_that_of_its_driver() {
 }
 
 #[test]
-fn a_guard_is_extended_on_another_runtime_than_that_of_its_driver() {
+fn guard_is_extended_on_another_runtime() {
     let servers = masters();
     let guard = orphan(&handle(&servers));
     on_a_new_runtime(async {
@@ -92,7 +92,7 @@ fn a_guard_is_extended_on_another_runtime_than_that_of_its_driver() {
 }
 
 #[test]
-fn the_keeper_goes_on_with_the_next_runtime() {
+fn keeper_continues_on_the_next_runtime() {
     let servers = masters();
     let redlock = patient(servers.urls()).ttl(secs(3)).node_timeout(ms(500)).build().unwrap();
     let guard = orphan(&redlock);
@@ -110,7 +110,7 @@ fn the_keeper_goes_on_with_the_next_runtime() {
 }
 
 #[test]
-fn a_caller_that_waits_when_the_drivers_runtime_ends_goes_on_with_its_own() {
+fn waiting_caller_continues_on_its_own_runtime() {
     let servers = masters();
     let redlock = handle(&servers);
     let set = |value: &str| {
@@ -139,7 +139,7 @@ fn a_caller_that_waits_when_the_drivers_runtime_ends_goes_on_with_its_own() {
 }
 
 #[test]
-fn closing_a_handle_after_its_runtime_names_what_may_be_left() {
+fn shutdown_after_the_runtime_names_remaining_keys() {
     let servers = masters();
     let redlock = handle(&servers);
     drop(orphan(&redlock));

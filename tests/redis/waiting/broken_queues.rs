@@ -113,14 +113,14 @@ async fn assert_equal_shares(n: usize, fails: &[&str]) {
 }
 
 #[tokio::test]
-async fn a_key_of_another_type_in_the_place_of_a_queue_makes_no_lock_fail_and_shares_stay_equal() {
+async fn wrong_type_queue_key_keeps_locks_working_and_shares_equal() {
     for n in [1, 3, 5] {
         assert_equal_shares(n, WRONG_TYPE).await;
     }
 }
 
 #[tokio::test]
-async fn a_right_that_is_taken_away_makes_no_lock_fail_and_shares_stay_equal() {
+async fn revoked_queue_right_keeps_locks_working_and_shares_equal() {
     for right in ["-zrange", "-zrem", "-zrank"] {
         assert_equal_shares(3, &["ACL", "SETUSER", "default", right]).await;
     }

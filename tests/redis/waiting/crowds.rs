@@ -33,7 +33,7 @@ async fn wait_in_a_crowd(room: &str) {
 }
 
 #[tokio::test]
-async fn a_tracking_table_that_overflows_costs_about_a_look_a_second_and_starves_nobody() {
+async fn overflowing_tracking_table_starves_no_waiter() {
     tokio::join!(wait_in_a_crowd("1"), wait_in_a_crowd("10"));
 }
 

@@ -11,7 +11,7 @@ const CALLERS: u64 = 32;
 /// They take turns as fast as they can. A lease is passed on for 100 ms, so each stall of the
 /// machine costs one more lease, but never a request per caller.
 #[tokio::test]
-async fn callers_of_one_process_share_a_lease_and_each_has_a_token_of_its_own() {
+async fn local_callers_share_a_lease_with_separate_tokens() {
     let servers = RedisServers::start(5).unwrap();
     let redlock = patient(servers.urls()).build().unwrap();
     warm_up(&redlock, &servers).await;

@@ -88,7 +88,7 @@ async fn a_burst_of_locks_and_releases_succeeds_as_a_whole() {
 }
 
 #[tokio::test]
-async fn a_master_that_stood_still_under_many_tasks_leaves_no_trace() {
+async fn paused_master_under_many_tasks_has_no_lasting_effect() {
     let servers = masters();
     let redlock =
         patient(servers.urls()).node_timeout(secs(2)).connect_timeout(ms(500)).build().unwrap();
@@ -108,7 +108,7 @@ async fn a_master_that_stood_still_under_many_tasks_leaves_no_trace() {
 
 /// It answers BUSY for longer than the lease lasts.
 #[tokio::test]
-async fn a_lock_is_held_though_one_master_is_busy() {
+async fn lock_is_held_while_one_master_is_busy() {
     let servers = masters();
     let redlock = patient(servers.urls()).ttl(secs(4)).node_timeout(secs(1)).build().unwrap();
     let held = everywhere(&redlock, "held").await;
@@ -135,7 +135,7 @@ async fn a_lock_is_held_though_one_master_is_busy() {
 /// Each error reply to a release makes the next pause longer. A shutdown does not wait for the end
 /// of a pause if the key has expired in the meantime.
 #[tokio::test]
-async fn keys_that_have_expired_are_neither_named_nor_waited_for() {
+async fn expired_keys_are_not_named_or_awaited() {
     let servers = masters();
     let redlock = patient(servers.urls()).ttl(secs(30)).node_timeout(ms(100)).build().unwrap();
     let guard = on_all(|| redlock.lock("long").ttl(secs(5))).await;
@@ -159,7 +159,7 @@ fn only_key(unreleased: &Unreleased) -> &redlock_quorum::UnreleasedKey {
 
 /// It sets the key when it resumes, not when the request was sent.
 #[tokio::test]
-async fn a_key_in_the_buffer_of_a_master_that_stands_still_lives_from_its_wake_up() {
+async fn key_buffered_by_a_paused_master_expires_after_its_resume() {
     let servers = masters();
     let redlock = patient(servers.urls()).ttl(secs(8)).node_timeout(ms(200)).build().unwrap();
     warm_up(&redlock, &servers).await;
@@ -177,7 +177,7 @@ async fn a_key_in_the_buffer_of_a_master_that_stands_still_lives_from_its_wake_u
 }
 
 #[tokio::test]
-async fn a_key_that_a_master_has_confirmed_lives_no_longer_than_its_ttl() {
+async fn confirmed_key_lasts_at_most_its_ttl() {
     let servers = masters();
     let redlock = patient(servers.urls()).ttl(secs(8)).node_timeout(ms(200)).build().unwrap();
     let guard = everywhere(&redlock, "early").await;
@@ -203,7 +203,7 @@ async fn attempts(server: &RedisServer) -> usize {
 }
 
 #[tokio::test]
-async fn masters_that_lack_a_copy_are_looked_for_more_often() {
+async fn reconnects_are_faster_while_a_copy_is_missing() {
     let servers = masters();
     let redlock = patient(servers.urls()).build().unwrap();
     let held = everywhere(&redlock, "held").await;

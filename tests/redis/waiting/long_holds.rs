@@ -59,7 +59,7 @@ async fn is_next(waits: usize, callers: usize, holds: Duration, pauses: Duration
 }
 
 #[tokio::test]
-async fn one_that_waits_is_next_however_long_the_holds_of_another_process_are() {
+async fn waiting_process_is_next_after_long_holds() {
     tokio::join!(
         is_next(20, 1, ms(300), ms(0)),
         is_next(20, 1, ms(1_500), ms(0)),

@@ -103,7 +103,7 @@ fn has_key(server: &redlock_testkit::RedisServer) -> bool {
 /// Each handle may learn it from one lock that it cannot release. In a queue, a release without DEL
 /// still hands the key to the next process.
 #[tokio::test]
-async fn clients_that_lose_the_right_to_release_acquire_nothing_until_they_have_it_again() {
+async fn clients_without_the_right_to_release_acquire_nothing() {
     for (right, queue) in [("eval", true), ("eval", false), ("del", false), ("get", true)] {
         let servers = RedisServers::start(3).unwrap();
         let load = Load::start(&servers, queue);
@@ -132,7 +132,7 @@ async fn clients_that_lose_the_right_to_release_acquire_nothing_until_they_have_
 }
 
 #[tokio::test]
-async fn a_master_that_takes_the_right_to_release_away_is_done_without() {
+async fn master_without_the_right_to_release_is_not_used() {
     let servers = RedisServers::start(3).unwrap();
     let load = Load::start(&servers, true);
     eventually("they work", || load.locks() > 20).await;

@@ -102,7 +102,7 @@ fn assert_mostly(needed: &[u64], expected: RangeInclusive<u64>) {
 }
 
 #[tokio::test]
-async fn a_release_wakes_the_waiter_of_another_handle() {
+async fn release_wakes_a_waiter_of_another_handle() {
     let servers = masters();
     let (holder, waiter) = two(&servers).await;
     let mut needed = Vec::new();
@@ -117,7 +117,7 @@ async fn a_release_wakes_the_waiter_of_another_handle() {
 
 /// As redis-py's lock does it: `SET NX PX`, and a script that compares and deletes.
 #[tokio::test]
-async fn a_client_of_one_master_that_releases_wakes_the_waiter() {
+async fn single_master_client_wakes_the_waiter() {
     let servers = RedisServers::start(1).unwrap();
     let (_, waiter) = two(&servers).await;
     let mut needed = Vec::new();
@@ -132,7 +132,7 @@ async fn a_client_of_one_master_that_releases_wakes_the_waiter() {
 
 /// As redlock-py does it: the same on each of five, one after the other.
 #[tokio::test]
-async fn a_client_of_five_masters_takes_turns_with_a_waiter() {
+async fn five_master_client_alternates_with_a_waiter() {
     let servers = masters();
     let (_, waiter) = two(&servers).await;
     for _ in 0..ROUNDS {
@@ -151,7 +151,7 @@ fn delete(server: &RedisServer, key: &str, token: &str) {
 }
 
 #[tokio::test]
-async fn a_lock_that_stays_held_is_asked_for_less_and_less_often() {
+async fn held_lock_is_queried_less_and_less_often() {
     let servers = masters();
     let (holder, waiter) = two(&servers).await;
     let guard = everywhere(&holder, "held").await;
@@ -167,7 +167,7 @@ async fn a_lock_that_stays_held_is_asked_for_less_and_less_often() {
 }
 
 #[tokio::test]
-async fn with_every_push_lost_a_waiter_is_served_when_it_asks_again() {
+async fn waiter_without_pushes_is_served_by_its_next_query() {
     let servers = masters();
     let proxies = servers.proxied().await.unwrap();
     let holder = patient(servers.urls()).build().unwrap();
@@ -187,7 +187,7 @@ async fn with_every_push_lost_a_waiter_is_served_when_it_asks_again() {
 }
 
 #[tokio::test]
-async fn scripts_that_are_forgotten_and_connections_that_are_killed_cost_time_only() {
+async fn forgotten_scripts_and_killed_connections_cost_only_time() {
     let servers = masters();
     let (holder, waiter) = two(&servers).await;
     let guard = everywhere(&holder, "disturbed").await;
@@ -206,7 +206,7 @@ async fn scripts_that_are_forgotten_and_connections_that_are_killed_cost_time_on
 
 /// Servers on which clients cannot have RESP3, and servers whose user has no right to track.
 #[tokio::test]
-async fn without_tracking_waiters_try_again_and_again() {
+async fn without_tracking_waiters_keep_retrying() {
     let old = ServerOptions::new().arguments(["--rename-command", "HELLO", ""]);
     for (options, rights) in [(old, &[][..]), (ServerOptions::new(), &NO_TRACKING_RIGHTS)] {
         let servers = RedisServers::with(3, &options).unwrap();
@@ -234,7 +234,7 @@ enum Fate {
 }
 
 #[tokio::test]
-async fn a_meeting_point_that_is_killed_restarted_or_paused_is_replaced() {
+async fn killed_restarted_or_paused_meeting_point_is_replaced() {
     for fate in [Fate::Killed, Fate::Restarted, Fate::Paused] {
         let servers = masters();
         let (holder, waiter) = two(&servers).await;

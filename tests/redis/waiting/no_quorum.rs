@@ -107,7 +107,7 @@ async fn cost(n: usize, waiters: usize, state: Without) -> f64 {
 }
 
 #[tokio::test]
-async fn waiters_without_a_quorum_cost_the_masters_that_are_left_little() {
+async fn waiters_without_a_quorum_load_masters_little() {
     for (n, waiters) in [(3, 1), (3, 16), (5, 16), (3, 64)] {
         for state in [Without::Dead, Without::Stopped, Without::Replicas, Without::Memory] {
             let each = cost(n, waiters, state).await;

@@ -137,7 +137,7 @@ fn is_error(answer: &Answer, code: &str) -> bool {
 
 /// Trap 15.
 #[tokio::test]
-async fn where_memory_is_full_a_key_is_freed_and_an_entry_is_an_error() {
+async fn full_memory_frees_the_key_and_refuses_entries() {
     let server = server();
     let (mut a, mut b) = (Client::new(&server, 1).await, Client::new(&server, 2).await);
     assert_eq!(a.enter("a").await.verdict, Verdict::Granted);
@@ -162,7 +162,7 @@ async fn where_memory_is_full_a_key_is_freed_and_an_entry_is_an_error() {
 }
 
 #[tokio::test]
-async fn where_the_queue_is_of_another_type_a_key_is_freed_and_an_entry_leaves_nothing() {
+async fn wrong_type_queue_frees_the_key_and_entries_leave_nothing() {
     let server = server();
     let mut a = Client::new(&server, 1).await;
     server.command(&["SET", QUEUE, "no queue"]).unwrap();
@@ -177,7 +177,7 @@ async fn where_the_queue_is_of_another_type_a_key_is_freed_and_an_entry_leaves_n
 
 /// Trap 16.
 #[tokio::test]
-async fn without_the_right_to_publish_no_ticket_is_dropped_and_the_key_is_freed() {
+async fn without_publish_right_the_key_is_freed_and_tickets_kept() {
     let server = server();
     let rights = [&FORMER[..], &OF_QUEUES[1..], &[CHANNELS]].concat();
     allow(&server, &rights);
@@ -191,7 +191,7 @@ async fn without_the_right_to_publish_no_ticket_is_dropped_and_the_key_is_freed(
 }
 
 #[tokio::test]
-async fn what_is_missing_for_queues_is_known_before_the_first_request() {
+async fn missing_queue_rights_are_known_before_the_first_request() {
     let server = server();
     allow(&server, &FORMER);
     let client = Client::of_few(&server, 1).await;
@@ -221,7 +221,7 @@ async fn what_is_missing_for_queues_is_known_before_the_first_request() {
 }
 
 #[tokio::test]
-async fn without_the_right_to_subscribe_the_first_entry_says_so() {
+async fn missing_subscribe_right_is_reported_by_the_first_entry() {
     let server = server();
     let rights = [&FORMER[..], &OF_QUEUES, &[CHANNELS, "-subscribe"]].concat();
     allow(&server, &rights);
@@ -234,7 +234,7 @@ async fn without_the_right_to_subscribe_the_first_entry_says_so() {
 }
 
 #[tokio::test]
-async fn channels_that_are_taken_away_end_the_connection_and_the_next_one_knows() {
+async fn revoked_channels_end_the_connection() {
     let server = server();
     let all = [&FORMER[..], &OF_QUEUES, &[CHANNELS]].concat();
     allow(&server, &all);
@@ -252,7 +252,7 @@ async fn channels_that_are_taken_away_end_the_connection_and_the_next_one_knows(
 /// Whatever a user may do no longer, on a connection that it had before: an entry that fails has not
 /// set the key, and an exit leaves none.
 #[tokio::test]
-async fn a_right_that_is_taken_away_leaves_no_key() {
+async fn revoked_right_leaves_no_key() {
     let server = server();
     let rights = ["zrange", "zrank", "zrem", "zcard", "zadd", "zscore", "time", "pexpire"];
     for right in rights {
@@ -284,7 +284,7 @@ async fn a_right_that_is_taken_away_leaves_no_key() {
 
 /// Trap 17.
 #[tokio::test]
-async fn scripts_that_are_forgotten_between_call_and_take_are_sent_again() {
+async fn scripts_forgotten_between_call_and_take_are_resent() {
     let server = server();
     let (mut a, mut b) = (Client::new(&server, 1).await, Client::new(&server, 2).await);
     for token in ["b0", "b1"] {
@@ -314,7 +314,7 @@ fn add_dead(server: &RedisServer, tickets: usize) {
 
 /// Trap 18.
 #[tokio::test]
-async fn a_queue_has_ten_thousand_tickets_and_the_dead_are_dropped_64_at_a_time() {
+async fn queue_of_10000_dead_tickets_drops_64_at_a_time() {
     let server = server();
     let (mut a, mut b) = (Client::new(&server, 1).await, Client::new(&server, 2).await);
     a.take("a").await;
@@ -333,7 +333,7 @@ async fn a_queue_has_ten_thousand_tickets_and_the_dead_are_dropped_64_at_a_time(
 
 /// Trap 18: a monitor's pattern is not a waiter.
 #[tokio::test]
-async fn who_listens_by_a_pattern_keeps_no_ticket_alive() {
+async fn pattern_subscriber_keeps_no_ticket_alive() {
     let server = server();
     let mut monitor = Monitor::new(&server).await;
     let (mut a, mut b) = (Client::new(&server, 1).await, Client::new(&server, 2).await);

@@ -46,7 +46,7 @@ fn dump(lab: &mut Lab) -> Vec<(String, Vec<u8>)> {
 }
 
 #[tokio::test]
-async fn a_key_of_another_type_is_named_and_nothing_is_written() {
+async fn key_of_another_type_is_named_and_kept() {
     let identity = identities()[0];
     let admitted = Record { run: Some(identity), max_ttl: Some(1_000), ..Record::default() };
     let quarantine = Quarantine { id: identity, until: 0, ballot: 0, notes: Vec::new() };
@@ -90,7 +90,7 @@ async fn a_key_of_another_type_is_named_and_nothing_is_written() {
 }
 
 #[tokio::test]
-async fn members_and_scores_of_strangers_do_no_harm() {
+async fn foreign_members_and_scores_are_harmless() {
     let mut lab = Lab::new().await;
     let (identity, other) = (identities()[0], identities()[3]);
     let set = set_key(identity);
@@ -115,7 +115,7 @@ async fn members_and_scores_of_strangers_do_no_harm() {
 }
 
 #[tokio::test]
-async fn a_largest_score_that_is_no_ballot_is_rounded_up_and_is_not_below_zero() {
+async fn largest_score_is_rounded_up_and_not_negative() {
     let mut lab = Lab::new().await;
     let (identity, other) = (identities()[0], identities()[3]);
     let record = Record { run: Some(identity), ..Record::default() };
@@ -129,7 +129,7 @@ async fn a_largest_score_that_is_no_ballot_is_rounded_up_and_is_not_below_zero()
 }
 
 #[tokio::test]
-async fn the_level_lifts_every_member_that_lies_below_it() {
+async fn level_raises_every_lower_member() {
     let mut lab = Lab::new().await;
     let identity = identities()[0];
     let admitted = lab.script(init(identity)).await.record;
@@ -145,7 +145,7 @@ async fn the_level_lifts_every_member_that_lies_below_it() {
 
 /// The largest ballot of one member applies to all, because its lock is not known.
 #[tokio::test]
-async fn a_conversion_lifts_every_member_to_the_largest_ballot_of_the_other_kind() {
+async fn conversion_raises_members_to_the_largest_former_ballot() {
     let mut lab = Lab::new().await;
     let identity = identities()[0];
     let admitted = lab.script(init(identity)).await.record;
@@ -162,7 +162,7 @@ async fn a_conversion_lifts_every_member_to_the_largest_ballot_of_the_other_kind
 }
 
 #[tokio::test]
-async fn a_malformed_record_is_named_and_no_script_writes_to_it() {
+async fn malformed_record_is_named_and_kept() {
     let mut lab = Lab::new().await;
     let identity = identities()[0];
     let _: () = lab.run(&["HSET", RECORD, "max_ttl", "many"]);
@@ -181,7 +181,7 @@ async fn a_malformed_record_is_named_and_no_script_writes_to_it() {
 
 /// The fields of a quarantine appear and disappear together.
 #[tokio::test]
-async fn half_of_a_quarantine_is_named_and_no_script_writes_to_it() {
+async fn incomplete_quarantine_is_named_and_kept() {
     let mut lab = Lab::new().await;
     let (identity, other) = (identities()[0], identities()[3]);
     let quarantine = Quarantine { id: identity, until: 1, ballot: 1, notes: Vec::new() };
@@ -202,7 +202,7 @@ async fn half_of_a_quarantine_is_named_and_no_script_writes_to_it() {
 }
 
 #[tokio::test]
-async fn with_memory_full_a_script_writes_nothing() {
+async fn script_writes_nothing_with_full_memory() {
     let mut lab = Lab::new().await;
     let _: () = lab.run(&["CONFIG", "SET", "maxmemory", "1"]);
     let identity = identities()[0];
@@ -228,7 +228,7 @@ async fn without(right: &str) -> (RedisServer, Driven) {
 }
 
 #[tokio::test]
-async fn keys_that_are_out_of_bounds_are_named_as_a_missing_right() {
+async fn inaccessible_keys_are_named_as_a_missing_right() {
     let (_server, mut node) = with(&["~other:*", "+@all"]).await;
     let unread = node.up().await.record.unwrap_err().to_string();
     assert!(unread.contains("NOPERM"), "{unread}");
@@ -274,7 +274,7 @@ fn writing_orders() -> Vec<(Data, AdmissionOp)> {
 }
 
 #[tokio::test]
-async fn a_right_that_is_missing_leaves_nothing_half_written() {
+async fn missing_right_leaves_nothing_half_written() {
     let mut lab = Lab::new().await;
     for right in ["hset", "hdel", "zadd", "zcard", "del", "time"] {
         for (data, order) in writing_orders() {
@@ -294,7 +294,7 @@ async fn a_right_that_is_missing_leaves_nothing_half_written() {
 
 /// A conversion writes the ballots and then deletes: it does both or neither.
 #[tokio::test]
-async fn a_conversion_without_a_right_leaves_nothing_half_written() {
+async fn conversion_without_a_right_leaves_nothing_half_written() {
     let identity = identities()[0];
     let record = Record { run: Some(identity), max_ttl: Some(1_000), ..Record::default() };
     let order =
@@ -316,7 +316,7 @@ async fn a_conversion_without_a_right_leaves_nothing_half_written() {
 
 /// The rights that the documentation of `RedisNode` lists are enough.
 #[tokio::test]
-async fn the_rights_that_are_documented_are_enough() {
+async fn documented_rights_are_enough() {
     let listed = "+eval +hgetall +hset +hdel +zadd +zcard +zrevrangebyscore +del +time \
                   +zscore +set +evalsha +get +pttl +pexpire +info +client|id +client|kill";
     let rights: Vec<_> = ["~locks:*"].into_iter().chain(listed.split_whitespace()).collect();
@@ -343,7 +343,7 @@ async fn the_rights_that_are_documented_are_enough() {
 }
 
 #[tokio::test]
-async fn a_right_that_is_missing_is_named_at_once() {
+async fn missing_right_is_named_immediately() {
     let denied = |error: String| error.contains("NOPERM");
     let (_server, mut node) = without("info").await;
     assert!(denied(node.down().await.0.to_string()));

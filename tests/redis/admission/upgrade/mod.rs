@@ -117,7 +117,7 @@ async fn take_turns(old: &mut Old, new: &Redlock) {
 }
 
 #[tokio::test]
-async fn an_upgrade_step_by_step_and_back_costs_no_lock() {
+async fn stepwise_upgrade_and_downgrade_lose_no_lock() {
     let lab = Lab::new();
     let mut old = Old::new(&lab);
     assert!(old.serves());

@@ -93,7 +93,7 @@ fn shell(host: &Scratch, servers: &RedisServers, script: &str) -> Answer {
 fn the_commands_of_the_guide_run_as_written() {
     let servers = RedisServers::start(5).unwrap();
     let host = host("guide");
-    let headings = ["## Commands", "## Periodic jobs", "## Stuck locks"];
+    let headings = ["## Commands", "## Periodic jobs", "## Stuck locks", "## Nested locks"];
     let blocks = headings.map(|heading| blocks(section(CLI, heading), "sh").concat());
     assert!(blocks.iter().all(|block| !block.is_empty()), "{blocks:#?}");
     let answer = shell(&host, &servers, &blocks[0]);
@@ -110,6 +110,8 @@ fn the_commands_of_the_guide_run_as_written() {
     assert_eq!(copies(&servers, MARK), 5);
     shell(&host, &servers, &blocks[1]).success();
     assert_eq!(copies(&servers, MARK), 0);
+    let nested = shell(&host, &servers, &blocks[3]);
+    assert!(nested.success().contains("deploy ran"), "{nested:?}");
 
     for server in servers.iter() {
         server.command(&["SET", "deploy", "an old script"]).unwrap();

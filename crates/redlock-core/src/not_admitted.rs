@@ -7,7 +7,7 @@ use crate::duration::at_least;
 use crate::lists::Lists;
 use crate::server_error::ServerError;
 
-/// Why a reachable master does not vote, and when it may vote again.
+/// The reason why a reachable master does not vote, and the time until it may vote again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct NotAdmitted {

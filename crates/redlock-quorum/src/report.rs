@@ -34,7 +34,7 @@ pub struct ServerReport {
     /// The replication history of the data (40 hex digits), if the server was a replica, or was
     /// started from a replica's data.
     pub replid: Option<String>,
-    /// `a master`, `a replica`, `not a master`.
+    /// The role of the server: `a master`, `a replica` or `not a master`.
     pub role: String,
     /// `true` for a node of a Redis Cluster.
     pub is_cluster: bool,

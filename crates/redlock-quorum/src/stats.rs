@@ -83,17 +83,17 @@ pub struct Stats {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Outcomes {
-    /// A quorum granted in time.
+    /// Attempts that a quorum granted in time.
     pub won: u64,
-    /// Another client holds the key.
+    /// Attempts that failed because another client holds the key.
     pub held: u64,
-    /// Contenders split the masters, so that none had a quorum.
+    /// Attempts without a winner, because contenders split the masters.
     pub split: u64,
-    /// Too few masters answered.
+    /// Attempts that too few masters answered.
     pub unanswered: u64,
-    /// A quorum granted too late, when no validity was left.
+    /// Attempts that a quorum granted too late, when no validity was left.
     pub too_late: u64,
-    /// The handle was shut down, or its runtime ended.
+    /// Attempts that ended because the handle was shut down, or its runtime ended.
     pub aborted: u64,
 }
 

@@ -29,8 +29,8 @@ pub struct NodeVote {
     /// not answer. In a [`Status`](crate::Status), a master known to be down has one as well, and
     /// `None` means that its state was not known in time.
     pub latency: Option<Duration>,
-    /// In a [`Status`](crate::Status): whether the master reports changes of keys, which wakes
-    /// waiting callers. `false` before Redis 6.0, behind proxies without RESP3, and if its user
+    /// `Some(true)` in a [`Status`](crate::Status) if the master reports changes of keys, which
+    /// wakes waiting callers. `Some(false)` before Redis 6.0, behind proxies without RESP3, and if its user
     /// lacks permission for `CLIENT TRACKING`. `None` if there is no connection, and outside of a
     /// status.
     pub tracks: Option<bool>,

@@ -20,7 +20,8 @@ pub(super) use present::{Connector, encrypted};
 #[cfg(feature = "tls")]
 pub(super) use words::cause;
 
-/// Whom to trust, and who we are, on `rediss://` connections. `Debug` shows no key.
+/// The certificates for `rediss://` connections: the trusted ones, and the client's own. `Debug`
+/// shows no key.
 #[derive(Clone, Default)]
 pub struct Tls {
     ca: Option<Vec<u8>>,

@@ -124,9 +124,9 @@ pub enum Begun {
     Run(OnceGuard),
     /// The job was already completed.
     Done {
-        /// When the last run began. See [`Once::Done`].
+        /// Start of the last run. See [`Once::Done`].
         at: SystemTime,
-        /// Who completed it. See [`Once::Done`].
+        /// Label of the process that completed it. See [`Once::Done`].
         by: Option<String>,
     },
 }

@@ -14,7 +14,7 @@ pub const CONFIG: &str = "REDLOCK_CONFIG";
 pub const NODES: &str = "REDLOCK_NODES";
 /// A file with one master per line.
 pub const NODES_FILE: &str = "REDLOCK_NODES_FILE";
-/// `redlock run` sets it for its command: the value of the lock's key.
+/// The token of the lock, which `redlock run` passes to its command.
 pub const TOKEN: &str = "REDLOCK_TOKEN";
 
 /// The prefix of every key.

@@ -27,8 +27,8 @@ pub struct UnreleasedKey {
     pub resource: Resource,
     /// The longest time for which the key may stay before it expires.
     pub within: Duration,
-    /// `within` starts when the master resumes: it has been silent since the key was written and
-    /// may still have the request buffered.
+    /// `true` if `within` starts when the master resumes, because it has been silent since the key
+    /// was written and may still have the request buffered.
     pub from_wake_up: bool,
 }
 
@@ -43,7 +43,7 @@ pub struct ForgottenKeys {
     pub count: u64,
     /// The longest time for which the last of the keys may stay.
     pub within: Duration,
-    /// For at least one of them, `within` starts when the master resumes. See
+    /// `true` if `within` starts when the master resumes, for at least one of the keys. See
     /// [`UnreleasedKey::from_wake_up`].
     pub from_wake_up: bool,
 }

@@ -226,9 +226,9 @@ pub enum Leader {
     Is {
         /// The text of the candidate. Empty if its lock has no label.
         text: String,
-        /// The token of its lock. Each leadership has another.
+        /// The token of the candidate's lock. Each leadership has another.
         token: String,
-        /// When it began to campaign successfully, by its own clock. [`SystemTime::UNIX_EPOCH`] if
+        /// Start of the attempt that won, by the leader's clock. [`SystemTime::UNIX_EPOCH`] if
         /// the token has no time, because another program set it.
         since: SystemTime,
     },

@@ -94,9 +94,9 @@ pub enum Once<T> {
     Ran(T),
     /// The job was already completed.
     Done {
-        /// When the last run began, by the masters' clocks.
+        /// Start of the last run, by the masters' clocks.
         at: SystemTime,
-        /// Who completed it: the label of its lock, if it had one.
+        /// Label of the lock under which it was completed, if it had one.
         by: Option<String>,
     },
 }

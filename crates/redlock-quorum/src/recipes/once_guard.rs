@@ -26,14 +26,14 @@ pub enum Begun {
     Run(OnceGuard),
     /// The job was already completed.
     Done {
-        /// When the last run began. See [`Once::Done`](crate::Once::Done).
+        /// Start of the last run. See [`Once::Done`](crate::Once::Done).
         at: SystemTime,
-        /// Who completed it. See [`Once::Done`](crate::Once::Done).
+        /// Label of the process that completed it. See [`Once::Done`](crate::Once::Done).
         by: Option<String>,
     },
 }
 
-/// The same as [`Begun`], with everything that the mark shows.
+/// A [`Begun`] with everything that the mark shows.
 #[doc(hidden)]
 #[derive(Debug)]
 pub enum Decided {
@@ -62,7 +62,7 @@ impl From<Decided> for Begun {
 pub struct OnceGuard {
     guard: Guard,
     mark: Mark,
-    /// How many milliseconds masters keep the mark.
+    /// Time for which masters keep the mark, in milliseconds.
     kept: u64,
 }
 

@@ -56,7 +56,7 @@ impl Redlock {
 /// token of each slot.
 ///
 /// If clients disagree on the number of permits, the larger number applies. To reduce it, stop all
-/// clients that use the old number, or wait until the slots beyond the new one are free.
+/// clients that use the old number, and wait until the slots beyond the new one are free.
 #[must_use = "semaphores do nothing unless a permit is acquired"]
 #[derive(Clone)]
 pub struct Semaphore {

@@ -86,7 +86,7 @@ pub enum InvalidRequest {
         "the name of the semaphore has {len} bytes; the limit is {max}: use a digest of long names"
     )]
     SemaphoreName {
-        /// How many bytes it has.
+        /// The number of bytes in the name.
         len: usize,
         /// The largest number.
         max: usize,
@@ -112,7 +112,7 @@ pub enum InvalidRequest {
         "this owner has entered the lock {max} times (the limit); check that every guard is released"
     )]
     Depth {
-        /// How often an owner can enter its lock.
+        /// The number of times that an owner can enter its lock.
         max: u16,
     },
     /// The period of a job is out of range.
@@ -157,7 +157,7 @@ pub enum BuildError {
     /// No environment variable names masters.
     #[error("no masters configured: {}", none_named(*.below_run))]
     NoneNamed {
-        /// Whether this process was started by `redlock run`, which removes the masters from the
+        /// `true` if this process was started by `redlock run`, which removes the masters from the
         /// environment of its command.
         below_run: bool,
     },
@@ -175,7 +175,7 @@ pub enum BuildError {
     Given {
         /// The source of the value: a variable, a line of a file, or an option of the command.
         by: String,
-        /// Why it is invalid.
+        /// The reason why the value is invalid.
         error: Box<Self>,
     },
     /// There are too many masters.
@@ -187,7 +187,7 @@ pub enum BuildError {
     /// One master is listed twice.
     #[error("{node} is listed twice; each master must be a separate server")]
     SameNode {
-        /// Its address.
+        /// The address of the master.
         node: String,
     },
     /// A master is in virtual time, and the handle has no clock of that time.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::root;
 
 /// The documents of the root and of `docs/`.
-fn documents() -> Vec<PathBuf> {
+pub(crate) fn documents() -> Vec<PathBuf> {
     let folders = [root(), root().join("docs")];
     let entries = folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap());
     let files = entries.map(|entry| entry.unwrap().path());
@@ -15,7 +15,7 @@ fn documents() -> Vec<PathBuf> {
 }
 
 /// The lines of a document outside of its code blocks.
-fn prose(document: &Path) -> Vec<String> {
+pub(crate) fn prose(document: &Path) -> Vec<String> {
     let text = fs::read_to_string(document).unwrap();
     let mut is_code = false;
     let mut outside = |line: &&str| {

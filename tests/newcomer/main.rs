@@ -5,6 +5,7 @@
 
 mod debian;
 mod links;
+mod names;
 mod quick_start;
 mod size;
 mod transcripts;

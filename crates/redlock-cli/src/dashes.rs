@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_with_a_space_stays_one_word() {
+    fn word_with_a_space_stays_one_word() {
         let said = said(&["redlock", "run", "k", "echo", "it's"]).unwrap();
         assert!(said.ends_with(r"redlock run k -- echo 'it'\''s'"), "{said}");
     }

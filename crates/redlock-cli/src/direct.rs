@@ -281,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prefix_with_wildcards_stands_for_itself() {
+    fn wildcards_in_a_prefix_are_escaped() {
         assert_eq!(escape(b"a*[b]?\\:"), b"a\\*\\[b\\]\\?\\\\:");
     }
 }

@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_of_many_lines_is_put_on_one() {
+    fn multi_line_cause_is_joined_into_one_line() {
         let failure = Failure::usage(anyhow!("a port is taken:\n  see the\tlog"));
         assert_eq!(failure.line(), "redlock: a port is taken: see the log");
     }

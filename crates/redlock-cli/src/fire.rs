@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn time_more_than_a_day_ahead_is_too_far_and_a_number_is_not() {
+    fn fire_time_more_than_a_day_ahead_is_too_far() {
         let now = UNIX_EPOCH + Duration::from_secs(1_795_402_800);
         let too_far = |text: &str| parse(text).unwrap().too_far(now).is_some();
         for text in ["2026-11-24T03:00:01Z", "2206-11-23T03:00Z", "9999-12-31T00:00Z"] {
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_is_refused_with_what_to_write() {
+    fn invalid_fire_is_refused_with_the_expected_form() {
         for text in [
             "",
             "0",

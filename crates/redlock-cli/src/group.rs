@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn group_that_has_exited_refuses_nothing() {
+    fn exited_group_refuses_no_signal() {
         let mut process = std::process::Command::new("true").spawn().unwrap();
         let group = Pid::from_child(&process);
         process.wait().unwrap();

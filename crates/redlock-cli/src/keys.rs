@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ballot_set_is_named_after_what_its_master_was_admitted_as() {
+    fn ballot_set_is_named_after_the_admitted_identity() {
         let (run, history) = ("0123456789abcdef".repeat(3), "fedcba9876543210".repeat(3));
         let keys = Keys::of(b"p:", &ServerReport::default());
         let name = |run: &str| String::from_utf8(keys.set_of(run)).unwrap();

@@ -33,7 +33,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_that_no_token_can_have_is_refused_with_one_that_fits() {
+    fn invalid_label_is_refused_with_a_valid_one() {
         let longest = "x".repeat(Label::LEN_MAX);
         assert_eq!(given(&longest), Ok(Some(longest.clone())));
         assert_eq!(given("ann@web-1:4711_a.B"), Ok(Some("ann@web-1:4711_a.B".into())));

@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn signals_are_read_as_they_were_written() {
+    fn signals_survive_a_round_trip() {
         for set in [SigSet::empty(), SigSet::from_iter([Blockable::SIGTERM, Blockable::SIGCHLD])] {
             assert_eq!(signals(OsStr::new(&numbers(set))), set);
         }

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_written_as_calendars_have_them() {
+    fn moments_are_written_as_calendar_dates() {
         for (seconds, expected) in [
             (0, "1970-01-01 00:00:00 UTC"),
             (951_782_399, "2000-02-28 23:59:59 UTC"),

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_read_as_it_was_written() {
+    fn place_survives_a_round_trip() {
         assert_eq!(Place::parse(&OUTER.to_string()), Some(OUTER));
         for broken in ["", "-", "1", "1:2", "1:2:3:4", "1:2:-3", "a:2:3"] {
             assert_eq!(Place::parse(broken), None, "{broken:?}");
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_the_group_below_the_command_ends_with_the_lock() {
+    fn process_in_the_commands_group_ends_with_the_lock() {
         let all = processes();
         assert_eq!(judged(&[Some(OUTER)], 12, &all), Ok(()));
         assert_eq!(judged(&[Some(OUTER)], 11, &all), Ok(()), "the command itself");
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_is_not_ended_with_the_lock_is_refused_wherever_it_begins() {
+    fn separate_process_group_is_refused() {
         let all = processes();
         assert_eq!(
             judged(&[Some(OUTER)], 30, &all),
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_does_not_look_after_its_command_any_more_is_refused() {
+    fn run_that_no_longer_supervises_its_command_is_refused() {
         let both = [Some(OUTER), Some(INNER)];
         let left =
             |processes: &[Process]| assert_eq!(judged(&both, 30, processes), Err(Stray::Left));
@@ -219,7 +219,7 @@ mod tests {
 
     /// A process 1 of a container adopts what daemonized below it.
     #[test]
-    fn what_a_run_has_adopted_is_not_its_command() {
+    fn adopted_process_is_not_the_runs_command() {
         let adopted = Process { id: 40, state: 'S', parent: 10, group: 11, began: 4_000 };
         let leader = Process { group: 40, ..adopted };
         for process in [adopted, leader] {
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn each_process_on_the_way_must_be_one_that_may_be_signalled() {
+    fn processes_in_between_must_be_signalable() {
         let all = processes();
         let find = |id| all.iter().find(|process| process.id == id).copied();
         let both = [Some(OUTER), Some(INNER)];

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_read_whatever_its_name_is() {
+    fn process_is_read_with_any_name() {
         let stat = "12 (a) S 5 (b)) S 1 77 78 0 -1 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20 21";
         let process = Process { id: 12, state: 'S', parent: 1, group: 77, began: 4711 };
         assert_eq!(Process::parse(stat), Some(process));

@@ -287,7 +287,7 @@ mod tests {
 
     /// Operators copy the line of the document.
     #[test]
-    fn all_rights_of_the_guide_are_tried_and_no_other() {
+    fn exactly_the_rights_of_the_guide_are_tested() {
         let document = include_str!("../../../docs/OPERATIONS.md");
         let line = document.lines().find(|line| line.starts_with("ACL SETUSER redlock on "));
         let listed = line.unwrap().split(' ').filter(|word| word.starts_with('+'));
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_denied_is_told_from_a_command() {
+    fn denied_key_differs_from_a_denied_command() {
         let said = |error: &str| denial(&redis::parse_redis_value(error.as_bytes()).unwrap());
         for command in [
             "-NOPERM this user has no permissions to run the 'hset' command\r\n",

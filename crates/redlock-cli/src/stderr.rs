@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passwords_are_hidden_wherever_they_were_typed() {
+    fn passwords_are_hidden_in_any_argument() {
         let text = "found 'redis://me:ses@me@h:1' and\nrediss://:x@h2, not a@b";
         let redacted = redact(text);
         assert_eq!(redacted, "found 'redis://***@h:1' and\nrediss://***@h2, not a@b");

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_on_several_lines_is_put_on_the_first() {
+    fn multi_line_cause_is_joined_into_the_first_line() {
         let text = "error: these were not provided:\n  <KEY>\n\nUsage: redlock run\n";
         let ours = in_our_words(text);
         assert_eq!(ours, "these were not provided: <KEY>\n\nUsage: redlock run\n");

@@ -312,7 +312,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_order_is_read_as_it_was_written() {
+    fn watchdog_order_survives_a_round_trip() {
         let order = Order { group: 4_711, is_job_stopped: true, kill_at: u64::MAX - 3 };
         assert_eq!(Order::from_bytes(order.to_bytes()), order);
     }

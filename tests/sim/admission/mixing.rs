@@ -24,7 +24,7 @@ async fn handle_without_quarantine_refuses_a_prefix_with_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn init_again_converts_a_namespace_either_way() {
+async fn init_again_converts_a_prefix_either_way() {
     let (masters, on) = masters(3);
     let off = trusting_handle(&masters).build().unwrap();
     off.try_lock(RESOURCE).await.unwrap_err();

@@ -18,7 +18,7 @@ fn equal_answers_are_shown_once() {
 }
 
 #[test]
-fn a_key_that_did_not_count_is_told_apart_from_one_that_did() {
+fn keys_of_non_voting_masters_are_distinguished() {
     let early = Cause::NotAdmitted(NotAdmitted::new(WhyNot::Restarted).into());
     for (said, counted) in [
         (Verdict::Granted, true),
@@ -31,7 +31,7 @@ fn a_key_that_did_not_count_is_told_apart_from_one_that_did() {
 }
 
 #[test]
-fn a_token_on_a_majority_counts_for_as_long_as_it_is_on_one() {
+fn token_on_a_majority_lasts_while_a_majority_has_it() {
     let ms = |ms| Some(Duration::from_millis(ms));
     let keys = vec![("a", ms(90)), ("b", ms(70)), ("a", ms(50)), ("a", None)];
     assert_eq!(on_majority(keys.clone(), 4), Some(("a", ms(50))));

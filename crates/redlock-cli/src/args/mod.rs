@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_help_names_the_defaults_that_are_in_use() {
+    fn help_shows_the_actual_defaults() {
         use redlock_quorum::RedlockBuilder;
 
         let help = |name: &str| {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn global_options_stand_before_or_after_the_command() {
+    fn global_options_may_precede_or_follow_the_command() {
         for line in [
             ["redlock", "--prefix", "p:", "--node", "redis://a", "status", "k"],
             ["redlock", "status", "--prefix", "p:", "--node", "redis://a", "k"],
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_for_the_shell_stands_in_place_of_the_command() {
+    fn shell_text_replaces_the_command() {
         let run = |line: &[&str]| {
             let line = ["redlock", "run", "k"].iter().chain(line);
             Some(match Cli::try_parse_from(line).ok()?.command {
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_two_dashes_belongs_to_the_command() {
+    fn words_after_two_dashes_belong_to_the_command() {
         let line = ["redlock", "run", "k", "-n", "-E", "9", "--", "ls", "-n", "--", "--ttl"];
         let Command::Run(run) = Cli::try_parse_from(line).unwrap().command else { panic!() };
         assert_eq!(run.words(), ["ls", "-n", "--", "--ttl"]);

@@ -244,13 +244,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prefix_with_wildcards_stands_for_itself() {
+    fn wildcards_in_an_acl_prefix_are_escaped() {
         assert_eq!(pattern(b"a*[b]?\\:"), "a\\*\\[b\\]\\?\\\\:");
         assert_eq!(pattern(b"a b\"\n\xff"), "a?b???");
     }
 
     #[test]
-    fn line_has_only_what_its_server_knows() {
+    fn acl_line_has_only_commands_that_the_server_knows() {
         let old = Server { has_channels: false, extras: Vec::new(), ..Server::newest() };
         let line = old.line(b"p:", Uses::default());
         let begin = "ACL SETUSER redlock on >PASSWORD ~p:* +set +get ";

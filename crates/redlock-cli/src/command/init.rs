@@ -304,7 +304,7 @@ mod tests {
     use crate::command::lab::nodes;
 
     #[tokio::test]
-    async fn limits_are_said_where_they_differ_or_have_changed() {
+    async fn limits_are_printed_if_they_differ_or_have_changed() {
         let mut nodes = nodes().await;
         let second = |seconds| Some(Duration::from_secs(seconds));
         for node in &mut nodes {

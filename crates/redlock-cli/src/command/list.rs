@@ -299,7 +299,7 @@ mod tests {
     const TOKEN: &str = "f81d4fae-7dec-41d0-a765-00a0c91e6bf6/me@host:7";
 
     #[test]
-    fn what_has_no_token_is_no_lock_unless_it_never_expires() {
+    fn key_without_a_token_is_a_lock_only_if_it_never_expires() {
         let long = "x".repeat(TOKEN_LEN_MAX + 1);
         for found in [
             text("42", Some(9)),

@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_done_says_by_whom_and_when() {
+    fn completed_run_is_reported_with_holder_and_time() {
         let at = UNIX_EPOCH + Duration::from_secs(1_795_402_800);
         let now = at + Duration::from_millis(61_700);
         let last = |fire, by: Option<&str>| {

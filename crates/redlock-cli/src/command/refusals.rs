@@ -129,7 +129,7 @@ mod tests {
     use crate::exit::USAGE;
 
     #[tokio::test]
-    async fn a_master_that_is_being_looked_at_is_no_reason_for_again() {
+    async fn master_being_checked_does_not_suggest_again() {
         let mut nodes = nodes().await;
         let said = |nodes: &[InitNode]| {
             let failure = refused(InitError::Refused { nodes: nodes.to_vec() }, None, "");

@@ -80,7 +80,7 @@ mod tests {
 
     /// The masters keep a key a little longer than the validity of its holder.
     #[tokio::test(start_paused = true)]
-    async fn a_release_after_the_end_of_the_lease_does_not_say_not_ours_beside_released() {
+    async fn late_release_does_not_contradict_itself() {
         let masters = SimNodes::new(3, 1);
         masters.init(Duration::from_secs(60));
         let redlock = Redlock::builder().masters(masters.nodes()).clock(masters.clock());

@@ -69,7 +69,7 @@ fn printed_line_makes_a_user_with_the_rights_of_all_commands() {
 
 /// The check finds a missing right, and so does each command that needs it.
 #[test]
-fn each_command_names_the_right_that_is_missing() {
+fn each_command_names_the_missing_right() {
     let servers = masters(1);
     let server = &servers[0];
     let line = acl(&servers).success().to_owned() + " ";
@@ -122,7 +122,7 @@ fn names_it(server: &RedisServer, right: &str) {
 }
 
 #[test]
-fn keys_and_channels_that_are_missing_are_named() {
+fn missing_keys_and_channels_are_named() {
     let servers = masters(1);
     create_user(&servers[0], &acl(&servers).out);
     for (rule, lacks) in [
@@ -151,7 +151,7 @@ fn url_with_a_database_needs_select() {
 }
 
 #[test]
-fn masters_that_cannot_be_examined_are_named() {
+fn unexaminable_masters_are_named() {
     let servers = masters(2);
     servers[1].kill();
     let printed = acl(&servers);
@@ -170,7 +170,7 @@ fn masters_that_cannot_be_examined_are_named() {
 }
 
 #[test]
-fn wrong_password_is_no_missing_right() {
+fn wrong_password_is_not_a_missing_right() {
     let servers = masters(1);
     let url = servers[0].url().replace("redis://", "redis://redlock:wrong@");
     let checked = answer_of(&mut bare(["acl", "--check", "--node", &url]));

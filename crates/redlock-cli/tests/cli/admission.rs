@@ -24,7 +24,7 @@ fn column<'a>(object: &'a Value, field: &str) -> Vec<&'a Value> {
 }
 
 #[test]
-fn init_admits_brand_new_masters_and_a_second_call_changes_nothing() {
+fn init_admits_new_masters_and_repeats_without_effect() {
     let servers = brand_new(3);
     let first = ask(&servers, ["init", "--yes", "--json"]);
     first.success();
@@ -56,7 +56,7 @@ fn init_admits_brand_new_masters_and_a_second_call_changes_nothing() {
 }
 
 #[test]
-fn init_asks_on_a_terminal_and_needs_yes_elsewhere() {
+fn init_prompts_on_a_terminal_and_otherwise_needs_yes() {
     let servers = brand_new(3);
     let answer = ask(&servers, ["init"]);
     assert_eq!((answer.code, answer.out.as_str()), (64, ""), "{answer:?}");
@@ -76,7 +76,7 @@ fn init_asks_on_a_terminal_and_needs_yes_elsewhere() {
 }
 
 #[test]
-fn init_is_refused_where_a_master_may_have_forgotten_and_again_admits_it() {
+fn init_needs_again_if_a_master_may_have_lost_data() {
     let servers = RedisServers::start(3).unwrap();
     servers[0].restart_empty().unwrap();
     let refused = ask(&servers, ["init", "--yes", "--json"]);
@@ -115,7 +115,7 @@ fn init_takes_a_floor_below_two_to_the_53() {
 
 /// Tokens never become smaller: such a floor would use up the members of all masters.
 #[test]
-fn init_refuses_a_floor_behind_which_hardly_any_token_is_left() {
+fn init_refuses_a_floor_that_leaves_few_tokens() {
     let servers = brand_new(3);
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let limit = u64::try_from(since_1970.as_micros()).unwrap() + (1 << 51);
@@ -135,7 +135,7 @@ fn init_refuses_a_floor_behind_which_hardly_any_token_is_left() {
 }
 
 #[test]
-fn init_again_converts_a_namespace_either_way() {
+fn init_again_converts_a_prefix_either_way() {
     let servers = RedisServers::start(3).unwrap();
     let run = |quarantine| ask(&servers, ["--quarantine", quarantine, "run", "k", "--", "true"]);
     assert_eq!((run("on").code, run("off").code), (0, 69));
@@ -149,7 +149,7 @@ fn init_again_converts_a_namespace_either_way() {
 }
 
 #[test]
-fn init_writes_nothing_where_fewer_than_a_quorum_answer_and_names_who_was_missed() {
+fn init_without_a_quorum_writes_nothing_and_names_masters() {
     let servers = brand_new(3);
     servers[2].kill();
     let answer = ask(&servers, ["init", "--again", "--json"]);
@@ -170,7 +170,7 @@ fn init_writes_nothing_where_fewer_than_a_quorum_answer_and_names_who_was_missed
 }
 
 #[test]
-fn ten_processes_that_init_at_once_admit_all_masters_once() {
+fn ten_concurrent_inits_admit_all_masters_once() {
     let servers = brand_new(5);
     let answers: Vec<_> = thread::scope(|scope| {
         let init = || ask(&servers, ["init", "--yes", "--json"]);
@@ -211,7 +211,7 @@ fn new_masters_are_reported_with_the_fix() {
 
 /// `init` would be refused, because the record of the third master shows that the prefix is in use.
 #[test]
-fn masters_that_restart_empty_beside_one_with_a_record_are_not_called_brand_new() {
+fn restarted_empty_masters_are_not_new_if_one_has_a_record() {
     let servers = RedisServers::start(3).unwrap();
     servers.iter().take(2).for_each(|server| server.restart_empty().unwrap());
     let answer = ask(&servers, ["acquire", "k"]);
@@ -224,7 +224,7 @@ fn masters_that_restart_empty_beside_one_with_a_record_are_not_called_brand_new(
 
 /// The unreadable master may have the record and the key of a holder.
 #[test]
-fn masters_that_restart_empty_beside_one_that_is_paused_are_not_called_brand_new() {
+fn restarted_empty_masters_may_not_be_new_if_one_is_paused() {
     let servers = RedisServers::start(3).unwrap();
     servers.iter().take(2).for_each(|server| server.restart_empty().unwrap());
     servers[2].pause().unwrap();
@@ -240,7 +240,7 @@ fn masters_that_restart_empty_beside_one_that_is_paused_are_not_called_brand_new
 
 /// The time is long enough for the quarantine to end while the next command waits.
 #[test]
-fn majority_in_quarantine_is_reported_with_the_wait_that_ends_it() {
+fn majority_in_quarantine_is_reported_with_the_needed_wait() {
     let options = ServerOptions::new().max_ttl(Duration::from_secs(6));
     let servers = RedisServers::with(3, &options).unwrap();
     servers.iter().take(2).for_each(|server| server.restart_empty().unwrap());
@@ -260,7 +260,7 @@ fn majority_in_quarantine_is_reported_with_the_wait_that_ends_it() {
 }
 
 #[test]
-fn a_command_that_stays_ends_the_quarantine_that_it_began() {
+fn waiting_command_ends_the_quarantine_that_it_began() {
     let servers = brand_new(3);
     let answer = ask(&servers, ["--max-ttl", "2s", "acquire", "k", "--ttl", "2s", "--wait", "20s"]);
     answer.success();
@@ -287,7 +287,7 @@ fn quarantine_is_switched_off_by_option_or_variable() {
 }
 
 #[test]
-fn a_status_shows_what_a_master_has_that_does_not_vote_and_when_it_votes_again() {
+fn status_shows_non_voting_masters_with_remaining_time() {
     let servers = RedisServers::start(3).unwrap();
     ask(&servers, ["acquire", "k"]).success();
     servers[1].restart_empty().unwrap();

@@ -39,7 +39,7 @@ fn acquire_prints_an_object_on_demand() {
 }
 
 #[test]
-fn a_lock_of_another_ends_with_75_or_the_code_that_was_asked_for() {
+fn held_lock_exits_with_75_or_the_given_code() {
     let servers = RedisServers::start(3).unwrap();
     for server in servers.iter() {
         server.command(&["SET", "k", "stranger", "PX", "39999"]).unwrap();
@@ -57,7 +57,7 @@ fn a_lock_of_another_ends_with_75_or_the_code_that_was_asked_for() {
 }
 
 #[test]
-fn contenders_that_share_the_masters_are_all_named() {
+fn contenders_with_split_votes_are_all_named() {
     let servers = RedisServers::start(3).unwrap();
     for (server, holder) in servers.iter().zip(["ann", "bob", "cyd"]) {
         server.command(&["SET", "k", holder]).unwrap();
@@ -71,7 +71,7 @@ fn contenders_that_share_the_masters_are_all_named() {
 }
 
 #[test]
-fn a_key_of_a_stranger_is_respected_and_left_alone() {
+fn strangers_key_is_respected_and_kept() {
     let servers = RedisServers::start(3).unwrap();
     for server in servers.iter() {
         server.command(&["SET", "k", "stranger"]).unwrap();
@@ -87,7 +87,7 @@ fn a_key_of_a_stranger_is_respected_and_left_alone() {
 
 /// `read .. < <(redlock acquire ..)` would continue with an empty token.
 #[test]
-fn the_example_of_the_help_ends_with_the_code_of_acquire() {
+fn example_of_the_help_exits_with_the_code_of_acquire() {
     let servers = RedisServers::start(1).unwrap();
     let help = ask(&servers, ["acquire", "--help"]);
     let from = help.out.find("  line=").expect("an example");
@@ -193,7 +193,7 @@ fn status_prints_an_object_on_demand() {
 }
 
 #[test]
-fn who_waits_gets_the_lock_when_it_is_released() {
+fn waiter_gets_the_lock_when_it_is_released() {
     let servers = RedisServers::start(3).unwrap();
     let acquired = ask(&servers, ["acquire", "k"]);
     let token = acquired.success().split(' ').next().unwrap();
@@ -207,7 +207,7 @@ fn who_waits_gets_the_lock_when_it_is_released() {
 }
 
 #[test]
-fn a_lock_whose_token_cannot_be_printed_is_released() {
+fn lock_with_an_unprintable_token_is_released() {
     let servers = RedisServers::start(3).unwrap();
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let mut command = redlock(&servers, ["acquire", "k"]);
@@ -218,7 +218,7 @@ fn a_lock_whose_token_cannot_be_printed_is_released() {
 }
 
 #[test]
-fn a_lock_whose_token_has_no_reader_is_released() {
+fn lock_without_a_reader_of_its_token_is_released() {
     let servers = RedisServers::start(3).unwrap();
     let acquire = |redirection: &str| {
         let mut shell = std::process::Command::new("sh");
@@ -238,7 +238,7 @@ fn a_lock_whose_token_has_no_reader_is_released() {
 
 /// It may never have been ours: only the caller knows.
 #[test]
-fn the_release_of_what_is_not_ours_names_the_masters_that_have_released_it() {
+fn release_of_a_foreign_lock_names_masters_that_released_it() {
     let servers = RedisServers::start(3).unwrap();
     servers[0].command(&["SET", "k", "f00/of-an-attempt@h:1"]).unwrap();
     let answer = ask(&servers, ["release", "k", "f00/of-an-attempt@h:1"]);
@@ -253,7 +253,7 @@ fn the_release_of_what_is_not_ours_names_the_masters_that_have_released_it() {
 
 /// A shell script with a closed stdout or a full disk must not continue as if it had an answer.
 #[test]
-fn a_result_that_cannot_be_written_is_an_error() {
+fn unwritable_result_is_an_error() {
     let servers = RedisServers::start(3).unwrap();
     ask(&servers, ["acquire", "k"]).success();
     let redirected = |words: &str, redirection: &str| {
@@ -284,7 +284,7 @@ fn a_result_that_cannot_be_written_is_an_error() {
 }
 
 #[test]
-fn a_key_of_another_type_has_no_holder_and_is_no_lock() {
+fn key_of_another_type_is_not_a_lock() {
     let servers = RedisServers::start(3).unwrap();
     for server in servers.iter() {
         server.command(&["HSET", "k", "f", "v"]).unwrap();
@@ -341,7 +341,7 @@ fn each_line_on_stderr_is_written_in_one_piece() {
 }
 
 #[test]
-fn masters_come_from_options_the_environment_or_a_file() {
+fn masters_are_read_from_options_environment_or_file() {
     let servers = RedisServers::start(3).unwrap();
     let scratch = Scratch::new("masters");
     let file = scratch.file("nodes");
@@ -356,7 +356,7 @@ fn masters_come_from_options_the_environment_or_a_file() {
 }
 
 #[test]
-fn a_prefix_makes_another_lock() {
+fn prefix_makes_a_separate_lock() {
     let servers = RedisServers::start(1).unwrap();
     ask(&servers, ["init", "--yes", "--prefix", "p:"]).success();
     ask(&servers, ["acquire", "k"]).success();
@@ -372,7 +372,7 @@ fn a_prefix_makes_another_lock() {
 }
 
 #[test]
-fn verbose_tells_what_each_master_said_beside_the_result() {
+fn verbose_prints_each_masters_answer() {
     let servers = RedisServers::start(3).unwrap();
     let answer = ask(&servers, ["acquire", "k", "-v"]);
     answer.success();

@@ -55,7 +55,7 @@ fn each_change_is_one_line_until_ctrl_c() {
 
 /// `head -1` closes the pipe after the first line, and no change may follow.
 #[test]
-fn a_reader_that_closes_the_pipe_ends_it_without_a_change() {
+fn closed_pipe_ends_the_stream_without_a_change() {
     let servers = RedisServers::start(3).unwrap();
     let (reader, writer) = std::io::pipe().unwrap();
     let command = &mut redlock(&servers, ["status", "deploy", "--watch"]);
@@ -79,7 +79,7 @@ fn a_terminal_is_redrawn_in_place() {
 }
 
 #[test]
-fn the_stream_survives_masters_that_are_killed_paused_and_started_again() {
+fn stream_survives_killed_and_paused_masters() {
     let servers = RedisServers::start(5).unwrap();
     let (_running, mut lines) = watch(&servers, "deploy");
     assert_eq!(next(&mut lines).0, "free");
@@ -101,7 +101,7 @@ fn the_stream_survives_masters_that_are_killed_paused_and_started_again() {
 }
 
 #[test]
-fn the_next_leader_follows_one_that_is_killed_or_paused() {
+fn next_leader_follows_a_killed_or_paused_one() {
     let servers = RedisServers::start(5).unwrap();
     let candidate = |name: &str| {
         let words = ["run", "scheduler", "--ttl", "3s", "--wait", "forever", "--label", name];

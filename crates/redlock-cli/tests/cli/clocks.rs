@@ -36,7 +36,7 @@ fn fence(servers: &RedisServers, clock: &[(&'static str, PathBuf)]) -> u64 {
 }
 
 #[test]
-fn processes_whose_clocks_are_two_hours_apart_take_turns_and_need_no_second_ballot() {
+fn clocks_two_hours_apart_need_no_second_ballot() {
     let (servers, clocks) = (RedisServers::start(3).unwrap(), WallClocks::new(&[HOUR, -HOUR]));
     let clocks = [0, 1].map(|place| clocks.variables(place));
     let [ahead, behind] = [0, 1].map(|place| shown_us(&clocks[place]));

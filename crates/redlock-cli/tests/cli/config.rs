@@ -27,7 +27,7 @@ fn lines(servers: &RedisServers) -> String {
 }
 
 #[test]
-fn a_job_needs_no_variable_but_the_file() {
+fn job_needs_only_the_configuration_file() {
     let (servers, scratch) = (RedisServers::start(3).unwrap(), Scratch::new("config-alone"));
     let text = format!("# ours\n\n{}REDLOCK_LABEL=cron\n", lines(&servers));
     let file = config(&scratch, &text);
@@ -37,7 +37,7 @@ fn a_job_needs_no_variable_but_the_file() {
 }
 
 #[test]
-fn an_option_precedes_a_variable_and_a_variable_precedes_the_file() {
+fn options_precede_variables_and_variables_the_file() {
     let (servers, scratch) = (RedisServers::start(1).unwrap(), Scratch::new("config-order"));
     let file = config(&scratch, &format!("{}REDLOCK_LABEL=file\n", lines(&servers)));
     let acquired = |key, command: &mut Command| {
@@ -57,7 +57,7 @@ fn an_option_precedes_a_variable_and_a_variable_precedes_the_file() {
 
 /// Masters of two sources would be one quorum of two lists.
 #[test]
-fn masters_of_the_file_count_only_if_nothing_else_names_any() {
+fn masters_of_the_file_apply_only_without_others() {
     let (ours, others) = (RedisServers::start(1).unwrap(), RedisServers::start(1).unwrap());
     let scratch = Scratch::new("config-masters");
     let file = config(&scratch, &lines(&others));
@@ -109,7 +109,7 @@ fn bad_lines_are_wrong_usage_with_file_and_line() {
 }
 
 #[test]
-fn a_file_that_is_named_must_exist() {
+fn named_file_must_exist() {
     for file in ["/nowhere/config", "/"] {
         let answer = refused(&mut with_file(&file.into(), &["status", "k"]));
         let said = format!("redlock: REDLOCK_CONFIG: reading {file}: ");
@@ -189,7 +189,7 @@ fn doctor_prints_the_source_of_each_value_and_no_secret() {
 }
 
 #[test]
-fn no_command_waits_for_the_end_of_a_file_that_has_none() {
+fn endless_file_is_refused_immediately() {
     let scratch = Scratch::new("config-endless");
     let pipe = scratch.file("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());

@@ -73,7 +73,7 @@ fn credentials_of_a_url_precede_the_password_file() {
 
 /// The lock of a job that runs for days outlives its password.
 #[test]
-fn password_that_rotates_under_a_running_job_is_read_again() {
+fn password_rotated_during_a_job_is_read_again() {
     let (servers, scratch) = (masters("one"), Scratch::new("password-rotates"));
     let (file, end) = (scratch.file("password"), scratch.file("end"));
     fs::write(&file, "one\n").unwrap();

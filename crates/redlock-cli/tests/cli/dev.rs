@@ -22,7 +22,7 @@ fn free_ports() -> u16 {
 }
 
 #[test]
-fn dev_prints_its_masters_when_they_answer_and_stops_them_on_a_signal() {
+fn dev_prints_ready_masters_and_stops_them_on_a_signal() {
     for signal in [Signal::INT, Signal::TERM] {
         let port = free_ports().to_string();
         let mut dev = Running::start(bare(["dev", "--nodes", "3", "--port", &port]));
@@ -42,7 +42,7 @@ fn dev_prints_its_masters_when_they_answer_and_stops_them_on_a_signal() {
 }
 
 #[test]
-fn dev_admits_its_masters_for_the_prefix_and_the_largest_ttl_that_it_is_given() {
+fn dev_admits_its_masters_for_the_given_prefix_and_max_ttl() {
     let port = free_ports().to_string();
     let mut command = bare(["dev", "--nodes", "1", "--port", &port, "--max-ttl", "5s"]);
     let mut dev = Running::start(std::mem::replace(command.env("REDLOCK_PREFIX", "p:"), bare([])));
@@ -56,7 +56,7 @@ fn dev_admits_its_masters_for_the_prefix_and_the_largest_ttl_that_it_is_given() 
 }
 
 #[test]
-fn dev_names_the_port_that_is_taken() {
+fn dev_names_an_occupied_port() {
     let taken = RedisServer::start().unwrap();
     let port = taken.port().to_string();
     let answer = answer_of(&mut bare(["dev", "--port", &port]));
@@ -92,7 +92,7 @@ fn dev_leaves_no_files_even_when_it_is_killed() {
 }
 
 #[test]
-fn dev_says_which_master_has_ended_and_ends_with_the_last() {
+fn dev_reports_exited_masters_and_exits_with_the_last() {
     let port = free_ports().to_string();
     let mut dev = Running::start(bare(["dev", "--nodes", "2", "--port", &port]));
     let line = dev.lines().next();
@@ -109,7 +109,7 @@ fn dev_says_which_master_has_ended_and_ends_with_the_last() {
 }
 
 #[test]
-fn dev_takes_no_masters_and_says_so() {
+fn dev_rejects_the_node_option() {
     let answer = answer_of(&mut bare(["dev", "--node", "redis://127.0.0.1:1", "--nodes", "1"]));
     assert_eq!((answer.code, answer.out.as_str()), (64, ""), "{answer:?}");
     assert!(answer.cause().contains("does not accept --node"));

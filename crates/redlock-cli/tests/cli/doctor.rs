@@ -26,7 +26,7 @@ pub(crate) fn findings(object: &Value, node: Option<String>) -> Vec<String> {
 }
 
 #[test]
-fn one_master_that_is_well_has_no_findings() {
+fn healthy_master_has_no_findings() {
     let servers = RedisServers::start(1).unwrap();
     let answer = ask(&servers, ["doctor", "--json"]);
     answer.success();
@@ -80,7 +80,7 @@ pub(crate) fn places(out: &str, words: &[&str]) -> Vec<usize> {
 }
 
 #[test]
-fn one_problem_of_five_masters_is_one_block_with_five_names_and_its_cause_comes_first() {
+fn common_problem_of_masters_is_one_block_after_its_cause() {
     let servers = RedisServers::start(5).unwrap();
     let names = servers.iter().map(RedisServer::name).collect::<Vec<_>>().join(", ");
     let urls = servers.urls().join(",").replace("redis://", "redis://nobody:wrong@");
@@ -105,7 +105,7 @@ fn the_help_explains_each_state_of_a_master() {
 }
 
 #[test]
-fn what_may_cost_a_lock_is_found_on_the_master_where_it_is() {
+fn risks_are_reported_for_their_master() {
     let servers = RedisServers::start(3).unwrap();
     for (name, value) in [("maxmemory", "1gb"), ("maxmemory-policy", "volatile-lru")] {
         servers[0].command(&["CONFIG", "SET", name, value]).unwrap();
@@ -121,7 +121,7 @@ fn what_may_cost_a_lock_is_found_on_the_master_where_it_is() {
 
 /// Without a memory limit nothing is evicted, so it is not yet a problem.
 #[test]
-fn an_eviction_policy_without_a_limit_is_told_and_is_no_finding_by_itself() {
+fn eviction_policy_without_a_limit_is_only_information() {
     let servers = RedisServers::start(1).unwrap();
     servers[0].command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).unwrap();
     let answer = ask(&servers, ["doctor", "--json"]);
@@ -132,7 +132,7 @@ fn an_eviction_policy_without_a_limit_is_told_and_is_no_finding_by_itself() {
 }
 
 #[test]
-fn an_even_number_of_masters_is_told_with_what_may_fail() {
+fn even_number_of_masters_is_reported_with_its_tolerance() {
     for (masters, code, what) in [
         (2, 1, "warning: 2 masters tolerate no failure"),
         (4, 0, "info: 4 masters: 1 can fail, the same as with 3"),
@@ -146,7 +146,7 @@ fn an_even_number_of_masters_is_told_with_what_may_fail() {
 }
 
 #[test]
-fn without_a_quarantine_a_master_must_keep_what_it_answers() {
+fn without_quarantine_missing_persistence_is_a_finding() {
     let servers = brand_new(1);
     let found = || {
         let answer = ask(&servers, ["--quarantine", "off", "doctor", "--json"]);
@@ -159,7 +159,7 @@ fn without_a_quarantine_a_master_must_keep_what_it_answers() {
 }
 
 #[test]
-fn clients_without_a_quarantine_are_told_from_brand_new_masters() {
+fn use_without_quarantine_differs_from_new_masters() {
     let servers = brand_new(3);
     // One run is done when two of the masters are connected.
     poll("all masters have ballots", || {
@@ -197,7 +197,7 @@ fn clients_without_a_quarantine_are_told_from_brand_new_masters() {
 }
 
 #[test]
-fn limits_that_differ_are_found() {
+fn different_limits_are_found() {
     let long = ServerOptions::new().max_ttl(std::time::Duration::from_secs(90));
     let servers = [RedisServers::start(1).unwrap(), RedisServers::with(1, &long).unwrap()];
     let urls: Vec<_> = servers.iter().flat_map(|servers| servers.urls()).collect();
@@ -212,7 +212,7 @@ fn limits_that_differ_are_found() {
 
 /// Scripts find it before they write anything, so no quarantine begins or ends there.
 #[test]
-fn keys_of_another_type_are_named_with_their_cure() {
+fn keys_of_another_type_are_named_with_the_fix() {
     let servers = RedisServers::start(4).unwrap();
     let set: Vec<String> = text(&servers[0], &["KEYS", "redlock-quorum:1:ballots:*"]);
     let former = "f".repeat(40);
@@ -252,7 +252,7 @@ fn keys_of_another_type_are_named_with_their_cure() {
 }
 
 #[test]
-fn a_key_of_another_type_in_the_place_of_a_queue_is_found() {
+fn wrong_type_queue_key_is_found() {
     let servers = RedisServers::start(1).unwrap();
     let key = "redlock-quorum:1:queue:orders:42";
     servers[0].command(&["ZADD", "redlock-quorum:1:queue:fine", "1", "ticket"]).unwrap();
@@ -278,7 +278,7 @@ fn a_key_of_another_type_in_the_place_of_a_queue_is_found() {
 
 /// No quarantine can start there, so `doctor` does not advise to wait.
 #[test]
-fn a_master_that_refuses_writes_is_found() {
+fn master_refusing_writes_is_found() {
     let servers = brand_new(1);
     servers[0].command(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
     let findings = ask(&servers, ["doctor", "--json"]).json()["findings"].clone();
@@ -298,7 +298,7 @@ fn missing_replicas_are_not_a_matter_of_memory() {
 }
 
 #[test]
-fn a_script_that_does_not_end_is_told_from_a_missing_right() {
+fn endless_script_differs_from_a_missing_right() {
     let servers = RedisServers::start(1).unwrap();
     servers[0].command(&["CONFIG", "SET", "lua-time-limit", "1"]).unwrap();
     let found = thread::scope(|scope| {
@@ -317,7 +317,7 @@ fn a_script_that_does_not_end_is_told_from_a_missing_right() {
 }
 
 #[test]
-fn ballots_that_another_program_has_written_are_found() {
+fn foreign_ballots_are_found() {
     let servers = RedisServers::start(3).unwrap();
     let sets: Vec<String> = text(&servers[1], &["KEYS", "redlock-quorum:1:ballots:*"]);
     for (member, score) in [("7", "9007199254740992"), ("9", "3000000000000000"), ("8", "1.5")] {
@@ -336,7 +336,7 @@ fn ballots_that_another_program_has_written_are_found() {
 
 /// So it is on the machine of a developer, and in CI.
 #[test]
-fn masters_on_one_host_are_told_and_are_no_finding_by_themselves() {
+fn masters_on_one_host_are_only_information() {
     let servers = RedisServers::start(3).unwrap();
     let answer = ask(&servers, ["doctor", "--json"]);
     answer.success();

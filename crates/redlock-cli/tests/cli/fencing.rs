@@ -27,7 +27,7 @@ fn release(servers: &RedisServers, acquired: &Answer) {
 }
 
 #[test]
-fn each_lock_has_a_larger_fencing_token_than_those_before() {
+fn each_lock_has_a_larger_fencing_token_than_earlier_ones() {
     let servers = RedisServers::start(5).unwrap();
     let mut last = FencingToken::new(0).unwrap();
     for _ in 0..3 {
@@ -85,7 +85,7 @@ fn a_plain_lock_has_no_fencing_token() {
 }
 
 #[test]
-fn the_command_of_a_plain_lock_does_not_take_the_token_of_a_lock_around_it_for_its_own() {
+fn plain_command_does_not_inherit_an_outer_fencing_token() {
     let servers = RedisServers::start(3).unwrap();
     let mut command = redlock(&servers, ["run", "--plain", "k", "--", "sh", "-c", SAY]);
     let inherited = answer_of(command.env("REDLOCK_FENCING_TOKEN", "96"));
@@ -123,7 +123,7 @@ fn no_fencing_token_is_smaller_than_the_floor_of_init() {
 
 /// It sends no ballots, but creates their set, so that clients with a quarantine notice it.
 #[test]
-fn a_command_without_quarantine_shows_that_it_was_there_with_tokens_and_without() {
+fn command_without_quarantine_shows_its_use() {
     for plain in [true, false] {
         let servers = brand_new(3);
         let mut command = redlock(&servers, ["--quarantine", "off"]);
@@ -157,7 +157,7 @@ fn without(servers: &RedisServers, rights: &[&str]) -> String {
 }
 
 #[test]
-fn a_master_that_takes_no_ballots_is_named_and_grants_plain_locks() {
+fn master_without_ballots_is_named_and_grants_plain_locks() {
     let servers = RedisServers::start(3).unwrap();
     let nodes = without(&servers, &["-zadd"]);
     let ask =
@@ -208,7 +208,7 @@ impl Drop for Raiser {
 }
 
 #[test]
-fn a_lock_whose_ballots_are_all_refused_is_given_up_with_75() {
+fn lock_with_only_refused_ballots_exits_with_75() {
     let servers = RedisServers::start(1).unwrap();
     let line = ask(&servers, ["acquire", "k"]);
     release(&servers, &line);

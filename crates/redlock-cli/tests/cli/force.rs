@@ -23,7 +23,7 @@ fn a_stuck_lock_is_deleted_and_named() {
 }
 
 #[test]
-fn without_a_terminal_nothing_is_deleted_unless_it_was_agreed_to() {
+fn without_a_terminal_force_needs_yes() {
     let servers = RedisServers::start(1).unwrap();
     ask(&servers, ["acquire", "k"]).success();
     let answer = ask(&servers, ["release", "--force", "k"]);
@@ -35,7 +35,7 @@ fn without_a_terminal_nothing_is_deleted_unless_it_was_agreed_to() {
 }
 
 #[test]
-fn what_is_free_or_no_lock_is_left_alone() {
+fn force_keeps_foreign_keys_and_free_locks() {
     let servers = RedisServers::start(3).unwrap();
     let free = ask(&servers, ["release", "--force", "k", "--yes", "--json"]);
     assert_eq!((free.code, free.json()), (1, json!({"key": "k", "deleted": []})));
@@ -50,7 +50,7 @@ fn what_is_free_or_no_lock_is_left_alone() {
 }
 
 #[test]
-fn masters_that_may_keep_the_key_are_named() {
+fn masters_possibly_keeping_the_key_are_named() {
     let servers = prefixed(3, "p:");
     let mut command = redlock(&servers, ["--prefix", "p:", "acquire", "k"]);
     answer_of(&mut command).success();
@@ -64,7 +64,7 @@ fn masters_that_may_keep_the_key_are_named() {
 }
 
 #[test]
-fn on_a_terminal_it_asks_and_a_line_that_is_no_yes_is_a_no() {
+fn force_prompts_on_a_terminal_and_needs_a_yes() {
     let servers = RedisServers::start(1).unwrap();
     ask(&servers, ["acquire", "k"]).success();
     for (typed, code, left) in [("\n", 1, 1), ("n\n", 1, 1), ("y\n", 0, 0)] {

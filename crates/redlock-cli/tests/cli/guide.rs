@@ -138,7 +138,7 @@ fn words(line: &[&str], host: &Scratch) -> Vec<String> {
 }
 
 #[test]
-fn the_unit_of_the_guide_does_the_work_or_finds_it_done() {
+fn unit_of_the_guide_runs_or_finds_the_job_done() {
     let servers = RedisServers::start(3).unwrap();
     let host = host("unit");
     let unit = blocks(section(INSTALL, "## A systemd timer on many hosts"), "ini")[0];
@@ -164,7 +164,7 @@ fn the_unit_of_the_guide_does_the_work_or_finds_it_done() {
 }
 
 #[test]
-fn the_cron_job_of_the_guide_does_the_work_or_finds_it_done() {
+fn cron_job_of_the_guide_runs_or_finds_the_job_done() {
     let servers = RedisServers::start(3).unwrap();
     let host = host("job");
     let job = blocks(section(INSTALL, "## A Kubernetes CronJob in several clusters"), "yaml")[0];
@@ -256,7 +256,7 @@ fn is_woken_as_the_user(server: &RedisServer) {
 }
 
 #[test]
-fn what_the_guide_leaves_out_for_a_user_is_said_in_the_status() {
+fn status_reports_optional_rights_that_the_guide_omits() {
     let (needed, _) = rights();
     let server = RedisServer::start().unwrap();
     let less: Vec<&str> =
@@ -272,7 +272,7 @@ fn what_the_guide_leaves_out_for_a_user_is_said_in_the_status() {
 }
 
 #[test]
-fn the_access_list_of_the_guide_is_taken_by_every_server_and_is_enough() {
+fn access_list_of_the_guide_is_accepted_and_enough() {
     let (needed, optional) = rights();
     let server = RedisServer::with(&ServerOptions::new().brand_new()).unwrap();
     server.command(&needed).unwrap();

@@ -13,7 +13,7 @@ use crate::terminal::Terminal;
 
 /// The `max_ttl` of the masters that vote is raised apart from any admission.
 #[test]
-fn an_init_that_is_refused_says_which_masters_have_which_max_ttl() {
+fn refused_init_prints_the_max_ttl_of_each_master() {
     let servers = RedisServers::start(3).unwrap();
     servers[2].restart_empty().unwrap();
     let refused = ask(&servers, ["init", "--yes", "--max-ttl", "2m"]);
@@ -27,7 +27,7 @@ fn an_init_that_is_refused_says_which_masters_have_which_max_ttl() {
 }
 
 #[test]
-fn an_init_that_lowers_max_ttl_says_how_long_no_master_may_be_restarted() {
+fn init_lowering_max_ttl_prints_how_long_not_to_restart() {
     let servers = RedisServers::start(3).unwrap();
     let lowered = ask(&servers, ["init", "--again", "--max-ttl", "10s", "--json"]);
     lowered.success();
@@ -41,7 +41,7 @@ fn an_init_that_lowers_max_ttl_says_how_long_no_master_may_be_restarted() {
 
 /// Late calls find masters that others are admitting, and none that lost data.
 #[test]
-fn many_that_init_at_once_are_never_told_to_say_that_no_lock_is_alive() {
+fn concurrent_inits_never_recommend_again() {
     let servers = brand_new(3);
     let answers: Vec<_> = thread::scope(|scope| {
         let init = || ask(&servers, ["init", "--yes"]);
@@ -71,7 +71,7 @@ fn stop(server: &RedisServer) {
 
 /// Two masters that restarted empty look new. The record of the third one shows that they are not.
 #[test]
-fn an_init_that_cannot_read_every_record_is_refused_and_names_the_master() {
+fn init_with_an_unreadable_record_names_its_master() {
     for away in [pause, stop] {
         let servers = RedisServers::start(3).unwrap();
         away(&servers[2]);
@@ -89,7 +89,7 @@ fn an_init_that_cannot_read_every_record_is_refused_and_names_the_master() {
 
 /// `init` waits for it, as clients do before a quarantine starts.
 #[test]
-fn an_init_reads_the_record_of_a_master_that_loads_its_data() {
+fn init_reads_the_record_of_a_loading_master() {
     let servers = slow_to_load();
     for other in [0, 2] {
         servers[other].restart_empty().unwrap();
@@ -114,7 +114,7 @@ fn an_init_reads_the_record_of_a_master_that_loads_its_data() {
 /// This holds for the environment and for options, because the limit is known only after the
 /// masters answered.
 #[test]
-fn a_ttl_is_compared_with_what_the_masters_allow_and_not_with_the_commands_own_max_ttl() {
+fn ttl_is_limited_by_the_masters_max_ttl() {
     let options = ServerOptions::new().max_ttl(Duration::from_secs(6));
     let servers = RedisServers::with(3, &options).unwrap();
     let acquire = |ttl| {
@@ -129,7 +129,7 @@ fn a_ttl_is_compared_with_what_the_masters_allow_and_not_with_the_commands_own_m
 
 /// If all masters restart empty, only operators know the floor.
 #[test]
-fn a_floor_far_ahead_of_the_clocks_needs_a_word_of_its_own() {
+fn floor_far_ahead_of_the_clocks_needs_far_floor() {
     let servers = brand_new(3);
     let floor = ["init", "--yes", "--floor", "4000000000000000"];
     let refused = ask(&servers, floor);
@@ -142,7 +142,7 @@ fn a_floor_far_ahead_of_the_clocks_needs_a_word_of_its_own() {
 
 /// Otherwise an operator would confirm a statement in vain.
 #[test]
-fn an_init_that_will_be_refused_is_refused_before_it_asks() {
+fn init_is_refused_before_it_prompts() {
     let servers = RedisServers::start(3).unwrap();
     servers[0].restart_empty().unwrap();
     let refused = [redlock(&servers, ["init"]), redlock(&servers, ["init", "--quarantine", "off"])];

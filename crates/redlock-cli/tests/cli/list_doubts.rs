@@ -31,7 +31,7 @@ fn with_nodes(nodes: &str, words: &[&str]) -> Answer {
 
 /// The list from before a master was replaced: as long as the present one.
 #[test]
-fn list_from_before_a_replacement_warns_while_the_former_master_is_dead() {
+fn outdated_list_warns_while_the_former_master_is_dead() {
     let servers = brand_new(6);
     let (former, present) = (at(&servers, &[0, 1, 2, 3, 4]), at(&servers, &[0, 1, 2, 3, 5]));
     servers[4].kill();
@@ -69,7 +69,7 @@ fn stranger_without_a_record_is_a_warning_and_doctor_recommends_init() {
 
 /// When the lock is acquired, the stranger has the set of the other master.
 #[test]
-fn stranger_is_a_warning_while_its_quarantine_is_waited_for() {
+fn stranger_is_a_warning_during_its_quarantine() {
     let servers = brand_new(3);
     on(&at(&servers, &[0, 1]), ["init", "--yes", "--max-ttl", "5s"]).success();
     let list = at(&servers, &[0, 2]);
@@ -136,7 +136,7 @@ fn doctor_warns_of_an_admitted_master_whose_name_is_not_recorded() {
 }
 
 #[test]
-fn stranger_of_a_set_of_another_size_is_not_called_the_recorded_set() {
+fn stranger_of_another_set_size_is_not_the_recorded_set() {
     let (servers, others) = (five_and_one(), brand_new(4));
     on(&others.iter().collect::<Vec<_>>(), ["init", "--yes"]).success();
     let mut list = at(&servers, &[0, 1, 2, 3]);
@@ -236,7 +236,7 @@ fn lists_of_two_sets_show_the_list_of_the_client_once() {
 }
 
 #[test]
-fn duplicate_addresses_are_named_and_not_counted() {
+fn duplicate_addresses_are_listed_separately() {
     let servers = five_and_one();
     let five = at(&servers, &[0, 1, 2, 3, 4]);
     let local = |place: usize| format!("localhost:{}", servers[place].port());
@@ -273,7 +273,7 @@ fn duplicate_addresses_are_named_and_not_counted() {
 }
 
 #[test]
-fn sets_are_in_json_also_where_a_command_is_refused() {
+fn json_has_the_set_even_if_a_command_is_refused() {
     let servers = five_and_one();
     let refused = on(&at(&servers, &[0, 1]), ["init", "--yes", "--json"]);
     assert_eq!((refused.code, &refused.json()["set"]["size"]), (64, &5.into()), "{refused:?}");

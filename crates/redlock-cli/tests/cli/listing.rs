@@ -13,7 +13,7 @@ use crate::support::{PATIENCE, Running, answer_of, ask, bare, is_stopped, poll, 
 use crate::terminal::Terminal;
 
 #[test]
-fn what_is_held_is_listed_and_what_is_no_lock_is_not() {
+fn held_locks_are_listed_and_other_keys_are_not() {
     let servers = RedisServers::start(3).unwrap();
     let none = ask(&servers, ["status"]);
     assert_eq!(none.success(), "no lock is held");
@@ -59,7 +59,7 @@ fn what_is_held_is_listed_and_what_is_no_lock_is_not() {
 
 /// The time is part of the token, so a token without one shows none.
 #[test]
-fn status_says_since_when_a_lock_is_held_by_the_clock_of_its_host() {
+fn status_shows_since_when_a_lock_is_held() {
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
     let servers = RedisServers::start(3).unwrap();
     let before = now();
@@ -101,7 +101,7 @@ fn a_prefix_with_wildcards_lists_its_own_locks_without_it() {
 }
 
 #[test]
-fn two_of_five_masters_may_be_away_and_no_more() {
+fn listing_works_with_two_of_five_masters_absent() {
     let servers = RedisServers::with(5, &ServerOptions::new().password("pass word")).unwrap();
     for server in servers.iter() {
         server.command(&["SET", "k", "0123456789abcdef", "PX", "60000"]).unwrap();
@@ -133,7 +133,7 @@ fn slow(server: SocketAddr) -> String {
 }
 
 #[test]
-fn a_search_that_takes_a_while_shows_on_a_terminal_how_far_it_is() {
+fn long_search_shows_progress_on_a_terminal() {
     let servers = RedisServers::start(1).unwrap();
     // If the test itself was paused, one slow reply may seem to arrive immediately. The search
     // takes three.
@@ -147,7 +147,7 @@ fn a_search_that_takes_a_while_shows_on_a_terminal_how_far_it_is() {
 }
 
 #[test]
-fn one_server_under_two_names_counts_once() {
+fn server_with_two_names_is_listed_once() {
     let servers = RedisServers::start(2).unwrap();
     servers[0].command(&["SET", "k", "0123456789abcdef", "PX", "60000"]).unwrap();
     let twin = servers[0].url().replace("127.0.0.1", "localhost");
@@ -158,7 +158,7 @@ fn one_server_under_two_names_counts_once() {
 }
 
 #[test]
-fn no_more_than_ten_thousand_keys_are_looked_at() {
+fn search_examines_at_most_ten_thousand_keys() {
     let servers = RedisServers::start(1).unwrap();
     let fill = "for i = 1, 10500 do redis.call('SET', 'k' .. i, ARGV[1], 'PX', 600000) end";
     servers[0].command(&["EVAL", fill, "0", "0123456789abcdef"]).unwrap();
@@ -177,7 +177,7 @@ fn no_more_than_ten_thousand_keys_are_looked_at() {
 /// Ctrl-Z and `fg` in the middle of the queries. Replies that arrived in between are read
 /// afterwards.
 #[test]
-fn commands_that_are_stopped_and_continued_query_a_slow_master_to_their_end() {
+fn stopped_and_continued_commands_complete_their_queries() {
     let servers = RedisServers::start(1).unwrap();
     let url = slow((Ipv4Addr::LOCALHOST, servers[0].port()).into());
     for word in ["status", "doctor"] {
@@ -205,7 +205,7 @@ fn commands_that_are_stopped_and_continued_query_a_slow_master_to_their_end() {
 }
 
 #[test]
-fn a_master_that_could_not_be_listed_is_named() {
+fn unlisted_master_is_named() {
     let servers = RedisServers::start(3).unwrap();
     servers[0].command(&["ACL", "SETUSER", "default", "-scan"]).unwrap();
     let list = answer_of(bare(["status", "--json"]).env("REDLOCK_NODES", servers.urls().join(",")));

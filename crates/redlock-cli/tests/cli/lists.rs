@@ -77,7 +77,7 @@ fn lists_of_one_two_and_three_of_five_are_refused_with_both_lists() {
 }
 
 #[test]
-fn lists_that_differ_by_one_master_work_and_warn_once() {
+fn lists_differing_by_one_master_work_and_warn_once() {
     let (servers, others) = (brand_new(5), brand_new(3));
     ask(&servers, ["init", "--yes"]).success();
     ask(&others, ["init", "--yes"]).success();
@@ -138,7 +138,7 @@ fn recorded_names_have_no_user_and_no_password() {
 }
 
 #[test]
-fn another_spelling_of_the_same_masters_is_never_refused() {
+fn different_spelling_of_the_masters_is_never_refused() {
     let servers = brand_new(3);
     ask(&servers, ["init", "--yes"]).success();
     let spelled: Vec<_> =
@@ -165,7 +165,7 @@ pub(crate) fn findings(answer: &Answer) -> Vec<(String, String)> {
 }
 
 #[test]
-fn doctor_shows_the_set_and_what_differs() {
+fn doctor_shows_the_set_and_the_difference() {
     let (servers, others) = (brand_new(5), brand_new(3));
     ask(&servers, ["init", "--yes"]).success();
     ask(&others, ["init", "--yes"]).success();
@@ -291,7 +291,7 @@ fn lock_of_an_enclosing_run_is_reused_whatever_the_sets_are() {
 
 /// The accident in the other direction: one master has a set, and the list has more.
 #[test]
-fn masters_added_beside_a_smaller_set_are_not_admitted_and_the_fix_is_init() {
+fn masters_added_to_a_smaller_set_need_init() {
     let servers = brand_new(3);
     let all: Vec<_> = servers.iter().collect();
     on(&all[..1], ["init", "--yes", "--max-ttl", "5s"]).success();
@@ -308,7 +308,7 @@ fn masters_added_beside_a_smaller_set_are_not_admitted_and_the_fix_is_init() {
 }
 
 #[test]
-fn init_that_records_no_set_names_the_master_that_did_not_answer() {
+fn init_recording_no_set_names_the_silent_master() {
     let servers = brand_new(5);
     let all: Vec<_> = servers.iter().collect();
     on(&all, ["init", "--yes"]).success();

@@ -112,7 +112,7 @@ impl Diary {
 }
 
 #[test]
-fn the_whole_group_has_ended_before_the_lock_may_be_anothers() {
+fn whole_group_exits_before_the_lock_can_pass_on() {
     let servers = RedisServers::start(5).unwrap();
     let diary = Diary::new("group");
     let (mut run, pids) = holding(&servers, &diary.script());
@@ -139,7 +139,7 @@ fn the_whole_group_has_ended_before_the_lock_may_be_anothers() {
 }
 
 #[test]
-fn a_command_that_ends_when_asked_is_asked_first() {
+fn lost_lock_sends_sigterm_first() {
     let servers = RedisServers::start(3).unwrap();
     let script = "trap 'echo bye >&2; exit 0' TERM; sleep 600 & echo $$ $!; wait";
     let mut command = redlock(&servers, ["run", "k", "--ttl", "9s", "--kill-after", "3s"]);
@@ -157,7 +157,7 @@ fn a_command_that_ends_when_asked_is_asked_first() {
 }
 
 #[test]
-fn a_command_that_was_asked_to_end_has_to_even_if_the_masters_come_back() {
+fn terminating_command_is_killed_even_if_masters_return() {
     let servers = RedisServers::start(3).unwrap();
     let mut command = redlock(&servers, ["run", "k", "--ttl", "3s", "--kill-after", "2s"]);
     command.args(["--", "sh", "-c", "trap 'echo term' TERM; echo up; while :; do sleep 0.1; done"]);
@@ -174,7 +174,7 @@ fn a_command_that_was_asked_to_end_has_to_even_if_the_masters_come_back() {
 }
 
 #[test]
-fn a_proven_loss_kills_at_once() {
+fn proven_loss_kills_immediately() {
     const TTL: Duration = Duration::from_secs(15);
     let servers = RedisServers::start(3).unwrap();
     let (run, pids) = holding_for(&servers, "15s", STUBBORN);
@@ -192,7 +192,7 @@ fn a_proven_loss_kills_at_once() {
 }
 
 #[test]
-fn a_loss_that_only_the_release_finds_is_told() {
+fn loss_found_only_by_the_release_is_reported() {
     let servers = RedisServers::start(3).unwrap();
     let scripts = servers
         .iter()
@@ -204,7 +204,7 @@ fn a_loss_that_only_the_release_finds_is_told() {
 }
 
 #[test]
-fn two_of_five_masters_that_fall_silent_are_no_loss() {
+fn two_silent_masters_of_five_are_not_a_loss() {
     let servers = RedisServers::start(5).unwrap();
     let mut command = redlock(&servers, ["run", "k", "--ttl", "4s"]);
     command.args(["--", "sh", "-c", "echo up; sleep 6; exit 3"]);
@@ -218,7 +218,7 @@ fn two_of_five_masters_that_fall_silent_are_no_loss() {
 }
 
 #[test]
-fn max_hold_ends_a_command_that_hangs() {
+fn max_hold_ends_a_hanging_command() {
     let servers = RedisServers::start(1).unwrap();
     let began = Instant::now();
     let answer = ask(
@@ -247,7 +247,7 @@ fn max_hold_ends_a_command_that_hangs() {
 }
 
 #[test]
-fn a_redlock_that_stands_still_has_its_command_ended_in_time_all_the_same() {
+fn watchdog_ends_the_command_of_a_stopped_redlock() {
     let servers = RedisServers::start(3).unwrap();
     let diary = Diary::new("still");
     let (run, pids) = holding(&servers, &diary.script());
@@ -269,7 +269,7 @@ fn a_redlock_that_stands_still_has_its_command_ended_in_time_all_the_same() {
 
 /// The time during which the watchdog was stopped does not extend the deadline.
 #[test]
-fn a_watchdog_that_was_stopped_too_ends_the_command_before_the_lock_may_be_anothers() {
+fn stopped_watchdog_still_ends_the_command_in_time() {
     let servers = RedisServers::start(3).unwrap();
     let diary = Diary::new("both-stopped");
     let (run, pids) = holding(&servers, &diary.script());
@@ -294,7 +294,7 @@ fn a_watchdog_that_was_stopped_too_ends_the_command_before_the_lock_may_be_anoth
 /// Then one of the three loses the key and cannot get it back while the two are paused, so the
 /// lease ends with the first two.
 #[test]
-fn a_lease_that_ends_earlier_than_it_did_is_still_ahead_of_the_command() {
+fn shortened_lease_still_ends_the_command_in_time() {
     const TTL: Duration = Duration::from_secs(6);
     let servers = RedisServers::start(5).unwrap();
     let px = TTL + TTL / 10;
@@ -328,7 +328,7 @@ fn a_lease_that_ends_earlier_than_it_did_is_still_ahead_of_the_command() {
 }
 
 #[test]
-fn what_masters_have_when_a_lock_is_lost_does_not_contradict_the_loss() {
+fn answers_shown_with_a_loss_do_not_contradict_it() {
     let servers = RedisServers::start(1).unwrap();
     let (run, _) = holding(&servers, "sleep 600 & echo $$ $!; wait");
     servers[0].restart_empty().unwrap();
@@ -354,7 +354,7 @@ fn launcher(word: &std::io::PipeReader, file: &std::path::Path) -> Running {
 /// A `redlock run` that is killed before that leaves no process, because the command has not
 /// started.
 #[test]
-fn a_command_begins_when_the_watchdog_knows_it_and_not_before() {
+fn command_starts_after_the_watchdog_knows_it() {
     let files = Scratch::new("word");
     let (word, mut watchdog) = std::io::pipe().unwrap();
     let mut waiting = launcher(&word, &files.file("one"));

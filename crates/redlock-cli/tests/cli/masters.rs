@@ -25,7 +25,7 @@ fn two_of_five_paused_masters_cost_nothing() {
 }
 
 #[test]
-fn three_of_five_paused_masters_end_every_command_with_69() {
+fn three_of_five_paused_masters_exit_with_69() {
     let servers = RedisServers::start(5).unwrap();
     let acquired = ask(&servers, ["acquire", "k"]);
     let token = acquired.success().split(' ').next().unwrap();
@@ -54,7 +54,7 @@ fn three_of_five_paused_masters_end_every_command_with_69() {
 }
 
 #[test]
-fn dead_masters_are_told_at_once_and_in_the_words_of_the_network() {
+fn dead_masters_are_reported_immediately_as_refused() {
     let servers = RedisServers::start(5).unwrap();
     for server in &servers[2..] {
         server.kill();
@@ -70,7 +70,7 @@ fn dead_masters_are_told_at_once_and_in_the_words_of_the_network() {
 }
 
 #[test]
-fn masters_that_may_keep_a_key_are_named_with_the_time() {
+fn masters_possibly_keeping_a_key_are_named_with_the_time() {
     let servers = RedisServers::start(3).unwrap();
     let mut command = redlock(&servers, ["run", "k", "--ttl", "3s", "--", "sh", "-c", "read x"]);
     command.stdin(Stdio::piped());
@@ -91,7 +91,7 @@ fn masters_that_may_keep_a_key_are_named_with_the_time() {
 
 /// Each attempt of a command that waits may leave a key there.
 #[test]
-fn a_master_that_may_keep_a_key_is_named_once() {
+fn master_possibly_keeping_a_key_is_named_once() {
     let servers = RedisServers::start(3).unwrap();
     // One vote of three is left, so there is no quorum, and attempts continue.
     servers[1..].iter().for_each(|server| drop(server.command(&["FLUSHALL"]).unwrap()));

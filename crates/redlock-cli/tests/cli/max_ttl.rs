@@ -7,7 +7,7 @@ use crate::admission::brand_new;
 use crate::support::{answer_of, ask, redlock};
 
 #[test]
-fn init_sets_another_largest_ttl_and_a_ttl_that_nobody_gave_shrinks_to_it() {
+fn init_sets_max_ttl_and_the_default_ttl_shrinks_to_it() {
     let servers = RedisServers::start(3).unwrap();
     let ttl = |words: &[&str]| {
         let mut command = redlock(&servers, ["acquire", "--json"]);
@@ -35,7 +35,7 @@ fn max_ttls(servers: &RedisServers) -> Vec<String> {
 
 /// The two that have lost their records may answer first, and make a quorum.
 #[test]
-fn a_quarantine_is_as_long_as_the_one_master_with_a_record_says() {
+fn quarantine_uses_the_only_recorded_max_ttl() {
     for kept in 0..3 {
         let servers = brand_new(3);
         ask(&servers, ["init", "--yes", "--max-ttl", "10m"]).success();
@@ -50,7 +50,7 @@ fn a_quarantine_is_as_long_as_the_one_master_with_a_record_says() {
 }
 
 #[test]
-fn an_init_that_names_no_max_ttl_leaves_a_short_one_as_it_is() {
+fn init_without_max_ttl_keeps_a_short_one() {
     let servers = brand_new(3);
     ask(&servers, ["init", "--yes", "--max-ttl", "10s"]).success();
     ask(&servers, ["init", "--yes"]).success();
@@ -64,7 +64,7 @@ fn an_init_that_names_no_max_ttl_leaves_a_short_one_as_it_is() {
 
 /// Otherwise the user would believe that locks are shorter than they may be.
 #[test]
-fn an_init_with_a_smaller_max_ttl_says_that_the_larger_one_stays_and_how_to_lower_it() {
+fn init_with_a_smaller_max_ttl_prints_how_to_lower_it() {
     let servers = brand_new(3);
     let init = |words: &[&str]| {
         let answer = answer_of(redlock(&servers, ["init"]).args(words));
@@ -94,7 +94,7 @@ fn an_init_with_a_smaller_max_ttl_says_that_the_larger_one_stays_and_how_to_lowe
 }
 
 #[test]
-fn init_says_which_max_ttl_the_masters_have_from_then_on() {
+fn init_prints_the_resulting_max_ttl() {
     let servers = brand_new(3);
     let said = ask(&servers, ["init", "--yes"]);
     assert_eq!(said.success().matches(", max_ttl 1m").count(), 3, "{said:?}");

@@ -19,7 +19,7 @@ fn with_first(first: &RedisServer, others: &RedisServers, words: &[&str]) -> Ans
 }
 
 #[test]
-fn a_command_that_a_server_lacks_is_named_with_a_fix_that_works() {
+fn missing_command_is_named_with_a_working_fix() {
     for command in ["EVAL", "ZREVRANGEBYSCORE", "PEXPIRE", "SUBSCRIBE"] {
         let (first, others) = without_command(command);
         let answer = with_first(&first, &others, &["doctor", "--json"]);
@@ -33,7 +33,7 @@ fn a_command_that_a_server_lacks_is_named_with_a_fix_that_works() {
 }
 
 #[test]
-fn a_client_that_cannot_release_does_not_acquire() {
+fn client_that_cannot_release_does_not_acquire() {
     for (command, modes) in [
         ("EVAL", &[&[][..], &["--no-queue"], &["--plain", "--no-queue"]][..]),
         ("DEL", &[&[], &["--no-queue"], &["--plain", "--no-queue"]]),

@@ -16,7 +16,7 @@ fn inside(servers: &RedisServers, key: &str, script: &str) -> Answer {
 }
 
 #[test]
-fn a_run_that_would_wait_for_the_run_around_it_is_told_so_at_once() {
+fn run_waiting_for_its_outer_run_is_refused_immediately() {
     let servers = RedisServers::start(3).unwrap();
     for (script, code) in [
         ("$R run k --wait forever -- true", 75),
@@ -39,7 +39,7 @@ fn a_run_that_would_wait_for_the_run_around_it_is_told_so_at_once() {
 
 /// The value of the key identifies the lock, not its name.
 #[test]
-fn a_key_of_the_same_name_with_another_prefix_or_on_other_masters_is_another_lock() {
+fn same_key_with_another_prefix_or_masters_is_another_lock() {
     let servers = RedisServers::start(3).unwrap();
     ask(&servers, ["init", "--yes", "--prefix", "p:"]).success();
     inside(&servers, "k", "$R run k --prefix p: -- true").success();
@@ -49,7 +49,7 @@ fn a_key_of_the_same_name_with_another_prefix_or_on_other_masters_is_another_loc
 }
 
 #[test]
-fn a_lock_of_somebody_else_is_waited_for_inside_of_a_run_too() {
+fn nested_run_waits_for_locks_of_others() {
     let servers = RedisServers::start(3).unwrap();
     for server in servers.iter() {
         server.command(&["SET", "k", "stranger", "PX", "1500"]).unwrap();
@@ -58,7 +58,7 @@ fn a_lock_of_somebody_else_is_waited_for_inside_of_a_run_too() {
 }
 
 #[test]
-fn the_command_is_told_of_all_locks_around_it() {
+fn command_gets_the_list_of_all_outer_locks() {
     let servers = RedisServers::start(3).unwrap();
     let script = "echo $REDLOCK_TOKEN; $R run inner -- sh -c 'echo $REDLOCK_TOKEN $REDLOCK_HELD'";
     let answer = inside(&servers, "a b=%/\u{e9}", script);
@@ -69,7 +69,7 @@ fn the_command_is_told_of_all_locks_around_it() {
 
 /// A value that another program has written there is not a lock.
 #[test]
-fn a_list_of_locks_that_is_none_harms_nothing() {
+fn invalid_list_of_locks_is_ignored() {
     let servers = RedisServers::start(1).unwrap();
     for held in ["", " ", "k", "=", "k=", "k%=x %zz=y", "\u{e9}"] {
         let mut command = redlock(&servers, ["run", "k", "--", "sh", "-c", "echo $REDLOCK_HELD"]);
@@ -82,7 +82,7 @@ fn a_list_of_locks_that_is_none_harms_nothing() {
 
 /// The one around it may lose the lock to a stranger while the one inside waits.
 #[test]
-fn a_wait_begins_when_the_lock_is_not_that_of_the_run_around_it() {
+fn nested_run_waits_if_the_lock_is_not_its_outer_runs() {
     let servers = RedisServers::start(1).unwrap();
     let script = "$R run k --wait forever -- true";
     let mut command: Command = redlock(&servers, ["run", "--pass-nodes", "other", "--"]);

@@ -29,7 +29,7 @@ fn is_done(answer: &Answer, by: &str) -> bool {
 }
 
 #[test]
-fn of_hosts_that_start_at_once_and_later_one_does_the_work() {
+fn only_one_of_several_hosts_does_the_job() {
     let (servers, scratch) = (RedisServers::start(5).unwrap(), Scratch::new("once-hosts"));
     // On a busy machine a master that answers after the node timeout is named in a note, and may
     // get its copy of the mark later.
@@ -60,7 +60,7 @@ fn of_hosts_that_start_at_once_and_later_one_does_the_work() {
 }
 
 #[test]
-fn a_fire_is_a_time_or_a_number_and_a_later_one_runs() {
+fn later_fire_runs_for_times_and_numbers() {
     let (servers, scratch) = (RedisServers::start(3).unwrap(), Scratch::new("once-fire"));
     let run = |fire: &str| {
         let mut command = counting(&servers, &["--fire", fire, "--label", "me"], &scratch, "");
@@ -113,7 +113,7 @@ fn mistyped_year_of_a_fire_is_refused_and_does_not_block_the_job() {
 }
 
 #[test]
-fn a_run_that_fails_leaves_no_mark_unless_that_is_asked_for() {
+fn failed_run_leaves_a_mark_only_with_mark_failures() {
     let (servers, scratch) = (RedisServers::start(3).unwrap(), Scratch::new("once-failed"));
     let run = |options: &[&str], work: &str| {
         answer_of(&mut counting(&servers, options, &scratch, work)).code
@@ -130,7 +130,7 @@ fn a_run_that_fails_leaves_no_mark_unless_that_is_asked_for() {
 
 /// A waiting host does the job of a killed host after its lease has ended.
 #[test]
-fn a_host_that_is_killed_is_followed_by_one_that_waits() {
+fn waiting_host_follows_a_killed_one() {
     let (servers, scratch) = (RedisServers::start(3).unwrap(), Scratch::new("once-killed"));
     let options = ["--once-in", "12h", "--ttl", "5s"];
     let killed = Running::start(counting(&servers, &options, &scratch, "sleep 100"));
@@ -143,7 +143,7 @@ fn a_host_that_is_killed_is_followed_by_one_that_waits() {
 }
 
 #[test]
-fn a_mark_that_no_quorum_takes_is_a_note_and_the_lock_is_left_to_expire() {
+fn mark_without_a_quorum_is_a_note_and_the_lock_expires() {
     let (servers, scratch) = (RedisServers::start(3).unwrap(), Scratch::new("once-note"));
     let spoil = |server: usize| {
         format!("redis-cli -u {} SET {MARK} none >/dev/null; ", servers.urls()[server])
@@ -224,7 +224,7 @@ fn doctor_names_marks_of_the_future() {
 
 /// Until an operator removes it, all runs of that name fail.
 #[test]
-fn value_that_is_not_a_mark_is_named_and_removed() {
+fn invalid_mark_is_named_and_removed() {
     let servers = RedisServers::start(3).unwrap();
     for words in [["RPUSH", MARK, "x"], ["SET", MARK, "x"]] {
         for server in servers.iter() {
@@ -245,7 +245,7 @@ fn value_that_is_not_a_mark_is_named_and_removed() {
 /// With the default wait of 10 s, a host that finds another host working exits with 75, or with the
 /// code of -E.
 #[test]
-fn who_does_not_wait_for_another_ends_with_the_code_for_it() {
+fn job_of_another_host_exits_with_the_held_code() {
     let (servers, scratch) = (RedisServers::start(3).unwrap(), Scratch::new("once-held"));
     let _running = Running::start(counting(&servers, &["--once-in", "1h"], &scratch, "sleep 100"));
     poll("it runs", || (runs(&scratch) == 1).then_some(()));
@@ -261,7 +261,7 @@ fn who_does_not_wait_for_another_ends_with_the_code_for_it() {
 
 /// The user may read locks, and not the marks.
 #[test]
-fn a_last_run_that_cannot_be_read_is_reported_with_the_reason() {
+fn unreadable_last_run_is_reported_with_the_reason() {
     let servers = RedisServers::start(3).unwrap();
     ask(&servers, ["run", "report", "--fire", "7", "--", "true"]).success();
     for server in servers.iter() {

@@ -13,7 +13,7 @@ fn refused(mut command: Command) -> Answer {
 }
 
 #[test]
-fn a_bad_url_is_named_with_its_place_the_reason_and_the_form_it_should_have() {
+fn bad_url_is_reported_with_place_reason_and_form() {
     for (url, why) in [
         ("redis://h:99999", "port is not a number from 1 to 65535"),
         ("redis://:pa/ss@h", "write / as %2F"),
@@ -45,7 +45,7 @@ fn a_bad_url_is_named_with_its_place_the_reason_and_the_form_it_should_have() {
 }
 
 #[test]
-fn a_value_of_the_environment_is_refused_under_the_name_of_its_variable() {
+fn invalid_variable_is_refused_by_its_name() {
     for (variable, value, cause) in [
         ("REDLOCK_NODE_TIMEOUT", "soon", "write a duration as 500ms"),
         ("REDLOCK_NODE_TIMEOUT", "20s", "--node-timeout 20s must be at most a quarter of"),
@@ -80,7 +80,7 @@ fn the_command_line_wins_and_is_named_as_itself() {
 }
 
 #[test]
-fn an_empty_variable_counts_as_unset() {
+fn empty_variable_is_unset() {
     let servers = RedisServers::start(1).unwrap();
     let mut command = redlock(&servers, ["acquire", "k"]);
     for name in ["NODE_TIMEOUT", "PREFIX", "MAX_TTL", "LABEL", "TLS_CA", "TLS_CERT", "TLS_KEY"] {
@@ -125,7 +125,7 @@ fn bad_certificates_are_named_by_option_and_file() {
 
 /// Cut or changed, it would name another than the one who was meant.
 #[test]
-fn a_label_that_does_not_fit_is_wrong_usage_and_names_its_origin() {
+fn invalid_label_is_wrong_usage_and_names_its_origin() {
     let node = ["--node", "redis://127.0.0.1:1", "acquire", "k"];
     let mut by_option = bare(node);
     by_option.args(["--label", "deploy of 1.2/eu"]);
@@ -144,7 +144,7 @@ fn a_label_that_does_not_fit_is_wrong_usage_and_names_its_origin() {
 
 /// In an outage a bad variable must not keep anyone from looking, or from releasing.
 #[test]
-fn a_label_that_does_not_fit_stops_no_command_that_acquires_nothing() {
+fn invalid_label_affects_only_commands_that_acquire() {
     let servers = RedisServers::start(1).unwrap();
     let acquired = ask(&servers, ["acquire", "k"]);
     let token = acquired.success().split(' ').next().unwrap();

@@ -55,7 +55,7 @@ fn words(line: &str) -> Option<Vec<String>> {
 }
 
 #[test]
-fn every_documented_line_for_periodic_work_marks_it_and_waits_for_longer_than_its_lease() {
+fn documented_periodic_jobs_have_marks_and_long_waits() {
     let lines = documented();
     assert!(lines.len() >= 7, "README, CLI.md, INSTALL.md and --help: {lines:?}");
     for line in lines {
@@ -69,7 +69,7 @@ fn every_documented_line_for_periodic_work_marks_it_and_waits_for_longer_than_it
 }
 
 #[test]
-fn each_documented_line_for_periodic_work_runs_once_on_three_hosts() {
+fn documented_periodic_jobs_run_once_on_three_hosts() {
     let servers = RedisServers::start(3).unwrap();
     let lines = documented();
     thread::scope(|scope| {

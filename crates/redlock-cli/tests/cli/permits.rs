@@ -32,7 +32,7 @@ fn until_waiting(servers: &RedisServers, waiters: u64) {
 }
 
 #[test]
-fn two_commands_run_and_the_third_is_refused_with_the_names_of_the_holders() {
+fn third_command_of_two_permits_is_refused_with_the_holders() {
     let servers = RedisServers::start(5).unwrap();
     let free = status(&servers);
     assert_eq!(free.code, 1, "{free:?}");
@@ -110,7 +110,7 @@ fn the_exit_code_shows_if_a_permit_is_held_or_undecided() {
 }
 
 #[test]
-fn a_killed_or_paused_holder_or_waiter_delays_the_next_by_one_ttl_at_most() {
+fn dead_holder_or_waiter_delays_the_next_by_one_ttl_at_most() {
     for (victim_waits, signal) in
         [(false, Signal::KILL), (false, Signal::STOP), (true, Signal::KILL), (true, Signal::STOP)]
     {
@@ -187,7 +187,7 @@ fn inside(servers: &RedisServers, depth: usize, script: &str) -> Answer {
 }
 
 #[test]
-fn a_run_inside_of_all_permits_would_wait_for_itself_and_is_refused_at_once() {
+fn nested_run_holding_all_permits_is_refused_immediately() {
     let servers = RedisServers::start(3).unwrap();
     for script in [
         "$R run k --permits 2 --wait forever -- true",
@@ -207,7 +207,7 @@ fn a_run_inside_of_all_permits_would_wait_for_itself_and_is_refused_at_once() {
 
 /// Only one of the two permits is held by an enclosing run, so the wait can end.
 #[test]
-fn a_run_inside_of_one_permit_waits_for_another() {
+fn nested_run_waits_for_a_second_permit() {
     let servers = RedisServers::start(3).unwrap();
     for server in servers.iter() {
         server.command(&["SET", "k#0", "stranger", "PX", "1500"]).unwrap();

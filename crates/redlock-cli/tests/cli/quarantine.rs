@@ -10,7 +10,7 @@ use crate::support::{ask, poll};
 
 /// Its record looks the same as that of a restarted master.
 #[test]
-fn a_master_whose_ballots_are_gone_is_not_said_to_have_restarted() {
+fn master_with_lost_ballots_is_not_only_called_restarted() {
     let servers = RedisServers::start(3).unwrap();
     let sets: Vec<String> = text(&servers[1], &["KEYS", "redlock-quorum:1:ballots:*"]);
     servers[1].command(&["DEL", &sets[0]]).unwrap();
@@ -43,7 +43,7 @@ pub(crate) fn is_loading(server: &RedisServer) -> bool {
 
 /// It may have a record, so no other quarantine begins before it is over or waited for long enough.
 #[test]
-fn a_master_that_loads_its_data_makes_the_wait_longer_that_ends_a_quarantine() {
+fn loading_master_lengthens_the_recommended_wait() {
     let servers = slow_to_load();
     servers[2].restart_empty().unwrap();
     let said = thread::scope(|scope| {

@@ -8,7 +8,7 @@ use crate::support::{Running, ask, redlock};
 
 /// Cron sends a mail for each line.
 #[test]
-fn quiet_run_that_succeeds_prints_nothing_if_a_master_dies() {
+fn successful_quiet_run_prints_nothing_if_a_master_dies() {
     let servers = RedisServers::start(5).unwrap();
     for (code, is_silent) in [("0", true), ("3", false)] {
         let mut command = redlock(&servers, ["run", "k", "-q", "-E", "0", "-c"]);
@@ -24,7 +24,7 @@ fn quiet_run_that_succeeds_prints_nothing_if_a_master_dies() {
 }
 
 #[test]
-fn key_that_begins_with_a_dash_is_between_two_dashes() {
+fn key_starting_with_a_dash_follows_two_dashes() {
     let servers = RedisServers::start(1).unwrap();
     let show = ["run", "-n", "--", "-key", "b", "--", "printenv", "REDLOCK_KEY"];
     assert_eq!(ask(&servers, show).success(), "-key\nb");

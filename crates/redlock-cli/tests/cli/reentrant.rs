@@ -31,7 +31,7 @@ fn inside(servers: &RedisServers, script: &str) -> Answer {
 }
 
 #[test]
-fn a_command_enters_the_lock_around_it_with_the_same_tokens() {
+fn reentering_command_gets_the_same_tokens() {
     let servers = RedisServers::start(3).unwrap();
     for script in [
         r#"eval "$S"; $R run --reentrant k -- sh -c "$S""#,
@@ -48,7 +48,7 @@ fn a_command_enters_the_lock_around_it_with_the_same_tokens() {
 }
 
 #[test]
-fn to_enter_a_lock_writes_nothing_and_its_end_releases_nothing() {
+fn reentering_writes_nothing_and_releases_nothing() {
     let servers = RedisServers::start(3).unwrap();
     let each = |command: &str| -> String {
         servers.iter().map(|server| format!("redis-cli -p {} {command};", server.port())).collect()
@@ -75,7 +75,7 @@ fn to_enter_a_lock_writes_nothing_and_its_end_releases_nothing() {
 }
 
 #[test]
-fn a_lock_in_between_takes_no_tokens_away() {
+fn lock_in_between_keeps_the_outer_tokens() {
     let servers = RedisServers::start(3).unwrap();
     let between = r#"eval "$S"; $R run --reentrant k -c "$S"; $R run --reentrant other -c "$S"; \
                      $R run -n k -- true 2>/dev/null; echo $?"#;
@@ -89,7 +89,7 @@ fn a_lock_in_between_takes_no_tokens_away() {
 }
 
 #[test]
-fn there_is_no_fencing_token_where_the_one_around_it_has_none() {
+fn reentered_plain_lock_has_no_fencing_token() {
     let servers = RedisServers::start(3).unwrap();
     let script = r#"$R run --plain p --pass-nodes -- sh -c '$R run fenced --pass-nodes -- \
                     $R run --reentrant p -c "$S"'"#;
@@ -98,7 +98,7 @@ fn there_is_no_fencing_token_where_the_one_around_it_has_none() {
 }
 
 #[test]
-fn where_no_lock_around_it_has_the_key_it_is_taken() {
+fn reentrant_run_acquires_a_lock_that_no_outer_run_holds() {
     let servers = RedisServers::start(3).unwrap();
     ask(&servers, ["run", "--reentrant", "new", "--", "true"]).success();
     let script = "$R run --reentrant new -c 'echo $REDLOCK_HELD | wc -w'";
@@ -122,7 +122,7 @@ fn where_no_lock_around_it_has_the_key_it_is_taken() {
 
 /// The command is ended by the one around it, also when one for another lock is in between.
 #[test]
-fn what_has_entered_a_lock_is_ended_when_it_is_lost() {
+fn loss_ends_commands_that_reentered_the_lock() {
     let servers = RedisServers::start(3).unwrap();
     let stubborn = "trap \"\" TERM; echo $$; while :; do sleep 0.1; done";
     for script in [
@@ -145,7 +145,7 @@ fn what_has_entered_a_lock_is_ended_when_it_is_lost() {
 
 /// The lock is still on the masters, but no process would kill a command that reuses it.
 #[test]
-fn a_lock_that_was_left_behind_is_not_entered() {
+fn abandoned_lock_is_not_reentered() {
     let servers = RedisServers::start(3).unwrap();
     let scratch = Scratch::new("left-behind");
     let (out, go) = (scratch.file("out"), scratch.file("go"));
@@ -172,7 +172,7 @@ fn a_lock_that_was_left_behind_is_not_entered() {
 
 /// A process in another group continues after the lock is lost.
 #[test]
-fn a_group_of_its_own_is_refused_and_told_what_to_do() {
+fn separate_group_is_refused_with_the_fix() {
     let servers = RedisServers::start(3).unwrap();
     for script in [
         "setsid --wait $R run --reentrant k -- echo on",
@@ -195,7 +195,7 @@ fn a_group_of_its_own_is_refused_and_told_what_to_do() {
 }
 
 #[test]
-fn what_cannot_be_run_under_an_entered_lock_has_the_codes_of_shells() {
+fn failed_command_under_a_reentered_lock_has_shell_codes() {
     let servers = RedisServers::start(3).unwrap();
     for (command, code) in [("/nowhere/at-all", 127), ("/", 126), ("sh -c 'exit 5'", 5)] {
         let answer = inside(&servers, &format!("$R run --reentrant k -- {command}"));
@@ -204,7 +204,7 @@ fn what_cannot_be_run_under_an_entered_lock_has_the_codes_of_shells() {
 }
 
 #[test]
-fn the_command_that_enters_has_the_signals_as_they_were_found() {
+fn reentering_command_inherits_the_signal_mask() {
     let servers = RedisServers::start(3).unwrap();
     let masks = "grep -E \"Sig(Blk|Ign|Cgt)\" /proc/self/status";
     let script = format!(
@@ -218,7 +218,7 @@ fn the_command_that_enters_has_the_signals_as_they_were_found() {
 }
 
 #[test]
-fn signals_reach_the_command_that_has_entered() {
+fn signals_reach_a_reentering_command() {
     let servers = RedisServers::start(3).unwrap();
     let script = "trap 'wait; exit 4' TERM; \
                   $R run --reentrant k -- sh -c 'echo $$; exec sleep 600' & wait";
@@ -231,7 +231,7 @@ fn signals_reach_the_command_that_has_entered() {
 
 /// Too few masters report the holder, and the word of the enclosing run is not enough.
 #[test]
-fn a_lock_that_no_quorum_confirms_is_not_entered() {
+fn lock_without_a_confirming_quorum_is_not_reentered() {
     let servers = RedisServers::start(3).unwrap();
     let script = "read x; $R run --reentrant k --wait 1s -- echo on";
     let mut command = under(&servers, ["--ttl", "60s"], script);
@@ -250,7 +250,7 @@ fn a_lock_that_no_quorum_confirms_is_not_entered() {
 
 /// The inner run extends and releases nothing, so options about that apply only to the outer run.
 #[test]
-fn the_options_about_the_lease_are_those_of_the_one_around_it() {
+fn lease_options_of_the_outer_run_apply() {
     let servers = RedisServers::start(3).unwrap();
     let script = "$R run --reentrant --ttl 5s --max-hold 10ms --keep k -- true";
     inside(&servers, script).success();
@@ -259,7 +259,7 @@ fn the_options_about_the_lease_are_those_of_the_one_around_it() {
 
 /// The same `redlock run` ends with each of them.
 #[test]
-fn each_of_several_locks_around_it_can_be_entered() {
+fn each_of_several_outer_locks_can_be_reentered() {
     let servers = RedisServers::start(3).unwrap();
     let script = r#"echo "$REDLOCK_TOKEN"; \
                     for key in a b; do $R run --reentrant $key -c "$S"; done"#;

@@ -7,7 +7,7 @@ use crate::support::ask;
 
 /// A quorum may still hold the lock, so it is not released.
 #[test]
-fn a_release_that_no_quorum_has_confirmed_is_no_success() {
+fn unconfirmed_release_is_not_a_success() {
     for reached in [1, 2] {
         for kills in [false, true] {
             let servers = RedisServers::start(5).unwrap();
@@ -29,7 +29,7 @@ fn a_release_that_no_quorum_has_confirmed_is_no_success() {
 }
 
 #[test]
-fn a_release_that_a_quorum_has_confirmed_is_a_success() {
+fn release_confirmed_by_a_quorum_is_a_success() {
     let servers = RedisServers::start(5).unwrap();
     let acquired = ask(&servers, ["acquire", "k"]);
     let token = acquired.success().split(' ').next().unwrap();

@@ -74,7 +74,7 @@ fn a_forced_release_deletes_a_reservation() {
 
 /// Trap 24: neither is its value a token, whatever ticket it names.
 #[test]
-fn nobody_extends_or_releases_a_reservation_by_its_value() {
+fn reservation_value_is_not_accepted_as_a_token() {
     let servers = reserved();
     let left = |place: usize| pttl(&servers[place], "k");
     for value in ["redlock-quorum:next:", OF_A_WAITER] {
@@ -89,7 +89,7 @@ fn nobody_extends_or_releases_a_reservation_by_its_value() {
 
 /// Trap 24: it is over by itself.
 #[test]
-fn who_waits_has_a_key_whose_reservation_nobody_used() {
+fn waiter_gets_a_key_after_an_unused_reservation() {
     let servers = RedisServers::start(3).unwrap();
     for server in servers.iter() {
         server.command(&["SET", "k", OF_A_WAITER, "PX", "300"]).unwrap();

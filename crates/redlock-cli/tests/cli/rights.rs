@@ -8,7 +8,7 @@ use crate::doctor::{findings, places};
 use crate::support::{Answer, answer_of, ask, bare, redlock};
 
 #[test]
-fn what_hinders_an_admission_stands_before_what_follows_from_it() {
+fn obstacle_to_an_admission_precedes_its_consequences() {
     let servers = brand_new(1);
     let (_, url) = few_rights(&servers[0]);
     few_without(&servers[0], &["+hset", "+client|kill"]);
@@ -18,7 +18,7 @@ fn what_hinders_an_admission_stands_before_what_follows_from_it() {
 }
 
 #[test]
-fn the_state_none_is_explained_and_a_missing_zadd_is_about_fencing() {
+fn state_none_is_explained_and_missing_zadd_concerns_fencing() {
     let new = brand_new(1);
     let people = ask(&new, ["doctor"]);
     assert!(people.out.contains("none (not admitted, quarantine not started)"), "{people:?}");
@@ -63,7 +63,7 @@ fn found_by(servers: &RedisServers, url: &str, words: &[&str]) -> (Answer, Vec<S
 }
 
 #[test]
-fn each_right_of_the_guide_that_is_missing_is_named_with_its_cure_and_nothing_is_written() {
+fn each_missing_right_of_the_guide_is_named_with_the_fix() {
     let servers = RedisServers::start(1).unwrap();
     let (rights, url) = few_rights(&servers[0]);
     let (answer, found) = found_by(&servers, &url, &[]);
@@ -109,7 +109,7 @@ fn each_right_of_the_guide_that_is_missing_is_named_with_its_cure_and_nothing_is
 }
 
 #[test]
-fn rights_that_clients_without_ballots_or_a_quarantine_do_not_need_are_not_missed() {
+fn rights_that_a_client_does_not_need_are_not_reported() {
     let servers = RedisServers::start(1).unwrap();
     let (_, url) = few_rights(&servers[0]);
     servers[0].command(&["ACL", "SETUSER", "few", "-eval", "-zscore", "-zcard"]).unwrap();
@@ -127,7 +127,7 @@ fn rights_that_clients_without_ballots_or_a_quarantine_do_not_need_are_not_misse
 }
 
 #[test]
-fn a_quarantine_that_a_missing_right_or_key_hinders_is_not_waited_for() {
+fn quarantine_blocked_by_a_missing_right_is_not_awaited() {
     let servers = brand_new(1);
     let (_, url) = few_rights(&servers[0]);
     let cure = || {
@@ -145,7 +145,7 @@ fn a_quarantine_that_a_missing_right_or_key_hinders_is_not_waited_for() {
 }
 
 #[test]
-fn a_master_that_could_not_be_examined_is_a_finding() {
+fn unexamined_master_is_a_finding() {
     let server = RedisServer::start().unwrap();
     // The library has the only connection.
     server.command(&["CONFIG", "SET", "maxclients", "1"]).unwrap();
@@ -159,7 +159,7 @@ fn a_master_that_could_not_be_examined_is_a_finding() {
 }
 
 #[test]
-fn a_url_with_resp3_is_examined_like_any_other() {
+fn url_with_resp3_is_examined_like_others() {
     let server = RedisServer::start().unwrap();
     server.command(&["CONFIG", "SET", "appendonly", "no"]).unwrap();
     let url = format!("{}?protocol=resp3", server.url());
@@ -169,7 +169,7 @@ fn a_url_with_resp3_is_examined_like_any_other() {
 }
 
 #[test]
-fn a_wrong_password_is_no_failure_to_reach_the_master() {
+fn wrong_password_is_not_a_connection_failure() {
     let server = RedisServer::with(&ServerOptions::new().password("secret")).unwrap();
     let url = format!("redis://:wrong@{}", server.name());
     for url in [url, format!("redis://{}", server.name())] {
@@ -181,7 +181,7 @@ fn a_wrong_password_is_no_failure_to_reach_the_master() {
 
 /// A query that fails while the rest of the master can be examined.
 #[test]
-fn each_query_that_fails_is_a_finding_with_its_reason() {
+fn each_failed_query_is_a_finding_with_its_reason() {
     let servers = RedisServers::start(1).unwrap();
     let (_, url) = few_rights(&servers[0]);
     // Servers before 7.0 cannot allow parts of INFO.
@@ -197,7 +197,7 @@ fn each_query_that_fails_is_a_finding_with_its_reason() {
 
 /// With a quarantine it is harmless, and the user of the guide has no right to it.
 #[test]
-fn without_a_quarantine_settings_that_cannot_be_read_are_a_finding() {
+fn without_quarantine_unreadable_settings_are_a_finding() {
     let servers = brand_new(1);
     let (_, url) = few_rights(&servers[0]);
     let found = found_by(&servers, &url, &["--quarantine", "off"]).1;
@@ -210,7 +210,7 @@ fn without_a_quarantine_settings_that_cannot_be_read_are_a_finding() {
 
 /// The missing keys are the only fix. A second fix would name commands that the user already has.
 #[test]
-fn keys_that_are_too_narrow_have_one_fix() {
+fn too_narrow_key_rights_have_one_fix() {
     let servers = RedisServers::start(1).unwrap();
     let (_, url) = few_rights(&servers[0]);
     servers[0].command(&["ACL", "SETUSER", "few", "resetkeys", "~locks:*"]).unwrap();
@@ -227,7 +227,7 @@ fn keys_that_are_too_narrow_have_one_fix() {
 }
 
 #[test]
-fn all_missing_rights_are_named_where_a_lock_is_refused() {
+fn refused_lock_names_all_missing_rights() {
     let servers = RedisServers::start(1).unwrap();
     let (_, url) = few_rights(&servers[0]);
     servers[0].command(&["ACL", "SETUSER", "few", "-zadd", "-zrem", "-time"]).unwrap();
@@ -248,7 +248,7 @@ fn init_reports_a_wrong_password_as_refused() {
 
 /// A user may be limited to some locks, so that is not a problem, but both commands name it.
 #[test]
-fn doctor_and_acl_name_the_same_keys_that_are_missing() {
+fn doctor_and_acl_name_the_same_missing_keys() {
     let servers = RedisServers::start(1).unwrap();
     let (_, url) = few_rights(&servers[0]);
     let own = "~redlock-quorum:1*";

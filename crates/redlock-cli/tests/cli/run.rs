@@ -13,7 +13,7 @@ use crate::support::{
 };
 
 #[test]
-fn the_command_gets_key_and_token_and_its_code_is_ours() {
+fn command_gets_key_and_token_and_its_exit_code_is_returned() {
     let servers = RedisServers::start(3).unwrap();
     let script = "echo $REDLOCK_KEY $REDLOCK_TOKEN $1; exit 7";
     let mut run =
@@ -28,7 +28,7 @@ fn the_command_gets_key_and_token_and_its_code_is_ours() {
 }
 
 #[test]
-fn the_lock_is_held_while_the_command_runs_and_stdin_is_passed_on() {
+fn run_holds_the_lock_and_passes_on_stdin() {
     let servers = RedisServers::start(3).unwrap();
     let mut command =
         redlock(&servers, ["run", "k", "--", "sh", "-c", "echo $REDLOCK_TOKEN; read x; echo $x"]);
@@ -44,7 +44,7 @@ fn the_lock_is_held_while_the_command_runs_and_stdin_is_passed_on() {
 }
 
 #[test]
-fn a_command_that_outlasts_the_ttl_keeps_its_lock() {
+fn command_running_longer_than_the_ttl_keeps_its_lock() {
     let servers = RedisServers::start(3).unwrap();
     let mut command =
         redlock(&servers, ["run", "k", "--ttl", "3s", "--", "sh", "-c", "sleep 7; echo; read x"]);
@@ -58,7 +58,7 @@ fn a_command_that_outlasts_the_ttl_keeps_its_lock() {
 }
 
 #[test]
-fn a_command_that_is_not_there_ends_with_127_and_one_that_cannot_be_run_with_126() {
+fn missing_command_exits_with_127_and_unexecutable_with_126() {
     let servers = RedisServers::start(3).unwrap();
     let scratch = Scratch::new("not-executable");
     let file = scratch.file("script");
@@ -72,7 +72,7 @@ fn a_command_that_is_not_there_ends_with_127_and_one_that_cannot_be_run_with_126
 }
 
 #[test]
-fn a_command_that_a_signal_ends_is_told_as_shells_do() {
+fn signaled_command_exits_as_in_shells() {
     let servers = RedisServers::start(1).unwrap();
     for (signal, code) in [("TERM", 143), ("KILL", 137), ("USR1", 138), ("PIPE", 141)] {
         let answer = ask(&servers, ["run", "k", "--", "sh", "-c", &format!("kill -{signal} $$")]);
@@ -81,7 +81,7 @@ fn a_command_that_a_signal_ends_is_told_as_shells_do() {
 }
 
 #[test]
-fn what_the_command_leaves_behind_is_not_waited_for() {
+fn background_processes_are_not_awaited() {
     let servers = RedisServers::start(1).unwrap();
     const ONE: &str = "sleep 600 >/dev/null 2>&1 & echo $!; ";
     for (script, said) in [
@@ -105,7 +105,7 @@ fn what_the_command_leaves_behind_is_not_waited_for() {
 
 /// As a shell's `>(cmd)` does, which the shell does not wait for.
 #[test]
-fn what_ends_a_moment_after_the_command_is_not_worth_a_note() {
+fn process_exiting_just_after_the_command_causes_no_note() {
     let servers = RedisServers::start(1).unwrap();
     // On a busy machine it may be more than a moment, now and then.
     let mut notes = 0;
@@ -118,7 +118,7 @@ fn what_ends_a_moment_after_the_command_is_not_worth_a_note() {
 }
 
 #[test]
-fn the_lock_is_kept_for_the_whole_group_where_that_is_asked_for() {
+fn wait_group_keeps_the_lock_for_the_whole_group() {
     let servers = RedisServers::start(3).unwrap();
     // The end of the first is the end of its output.
     let script = "(trap 'echo told; exit' USR1; while :; do sleep 0.1; done) 2>/dev/null & \
@@ -141,7 +141,7 @@ fn the_lock_is_kept_for_the_whole_group_where_that_is_asked_for() {
 }
 
 #[test]
-fn what_the_lock_is_kept_for_ends_when_the_lock_is_lost() {
+fn loss_kills_the_group_that_wait_group_waits_for() {
     let servers = RedisServers::start(1).unwrap();
     let script = "sleep 600 >/dev/null 2>&1 & echo $!";
     let words = ["run", "k", "--wait-group", "--ttl", "6s", "-c", script];
@@ -156,7 +156,7 @@ fn what_the_lock_is_kept_for_ends_when_the_lock_is_lost() {
 }
 
 #[test]
-fn a_text_for_the_shell_is_run_by_it() {
+fn shell_text_is_run_by_the_shell() {
     let servers = RedisServers::start(1).unwrap();
     let text = "x=$(echo $REDLOCK_KEY); echo $x | tr k j; exit 3";
     let answer = ask(&servers, ["run", "k", "-c", text]);
@@ -170,7 +170,7 @@ fn a_text_for_the_shell_is_run_by_it() {
 }
 
 #[test]
-fn the_label_has_the_name_of_the_user_where_the_environment_has_none() {
+fn label_has_the_user_name_without_a_variable() {
     let servers = RedisServers::start(1).unwrap();
     let id = |option: &str| {
         let output = std::process::Command::new("id").arg(option).output().unwrap();
@@ -186,7 +186,7 @@ fn the_label_has_the_name_of_the_user_where_the_environment_has_none() {
 }
 
 #[test]
-fn a_success_keeps_the_lock_where_that_was_asked_for_and_a_failure_releases_it() {
+fn keep_keeps_the_lock_only_after_a_success() {
     let servers = RedisServers::start(3).unwrap();
     for (script, code, is_kept) in [("exit 3", 3, false), ("kill $$", 143, false), ("", 0, true)] {
         let answer = ask(&servers, ["run", "k", "--keep", "--", "sh", "-c", script]);
@@ -200,7 +200,7 @@ fn a_success_keeps_the_lock_where_that_was_asked_for_and_a_failure_releases_it()
 }
 
 #[test]
-fn a_command_that_needs_the_masters_is_told_how_to_get_them() {
+fn pass_nodes_is_recommended_if_a_command_needs_masters() {
     let servers = RedisServers::start(3).unwrap();
     let extend = format!("{} extend $REDLOCK_KEY $REDLOCK_TOKEN", env!("CARGO_BIN_EXE_redlock"));
     let answer = ask(&servers, ["run", "k", "--", "sh", "-c", &extend]);
@@ -217,7 +217,7 @@ fn a_command_that_needs_the_masters_is_told_how_to_get_them() {
 }
 
 #[test]
-fn what_was_given_as_options_is_passed_on_with_the_masters() {
+fn pass_nodes_also_passes_on_options() {
     let options = ServerOptions::new().prefix("p:").max_ttl(Duration::from_secs(120));
     let servers = RedisServers::with(3, &options).unwrap();
     let extend =
@@ -235,7 +235,7 @@ fn what_was_given_as_options_is_passed_on_with_the_masters() {
 }
 
 #[test]
-fn a_command_that_is_stopped_keeps_its_lock_and_goes_on() {
+fn stopped_command_keeps_its_lock_and_continues() {
     let servers = RedisServers::start(3).unwrap();
     let mut command = redlock(
         &servers,

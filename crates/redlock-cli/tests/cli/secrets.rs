@@ -35,7 +35,7 @@ fn no_command_prints_a_password() {
 }
 
 #[test]
-fn a_password_that_the_masters_refuse_or_that_stands_in_the_wrong_place_is_not_shown() {
+fn rejected_or_misplaced_password_is_not_printed() {
     let servers = RedisServers::with(1, &ServerOptions::new().password("other")).unwrap();
     let url = format!("redis://:{SECRET}@{}", servers[0].name());
     assert_eq!(silent_about_it(bare(["status", "k", "--node", &url])).code, 69);
@@ -53,7 +53,7 @@ fn a_password_that_the_masters_refuse_or_that_stands_in_the_wrong_place_is_not_s
 }
 
 #[test]
-fn the_command_does_not_learn_where_the_masters_are() {
+fn command_does_not_inherit_the_masters() {
     let servers =
         RedisServers::with(3, &ServerOptions::new().password(SECRET).prefix("p:")).unwrap();
     let script = "env; tr '\\0' '\\n' < /proc/self/environ; tr '\\0' '\\n' < /proc/$$/cmdline";

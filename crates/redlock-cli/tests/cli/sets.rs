@@ -11,7 +11,7 @@ const TELL: &str =
     r#"printf '%s\n' "$REDLOCK_KEY" "$REDLOCK_TOKEN" "$REDLOCK_FENCING_TOKEN" "$REDLOCK_HELD""#;
 
 #[test]
-fn a_command_runs_under_all_of_its_locks_and_gets_one_line_for_each() {
+fn command_runs_under_all_locks_with_one_line_each() {
     let servers = RedisServers::start(3).unwrap();
     let answer = ask(&servers, ["run", "b", "a 1", "c", "-c", TELL]);
     let told: Vec<&str> = answer.success().lines().collect();
@@ -28,7 +28,7 @@ fn a_command_runs_under_all_of_its_locks_and_gets_one_line_for_each() {
 }
 
 #[test]
-fn all_are_taken_or_none_and_what_is_held_is_named() {
+fn set_takes_all_or_none_and_names_the_held_key() {
     let servers = RedisServers::start(3).unwrap();
     for server in servers.iter() {
         server.command(&["SET", "b", "stranger", "PX", "60000"]).unwrap();
@@ -40,7 +40,7 @@ fn all_are_taken_or_none_and_what_is_held_is_named() {
 }
 
 #[test]
-fn what_cannot_be_locked_together_is_bad_usage() {
+fn invalid_set_of_keys_is_wrong_usage() {
     let servers = RedisServers::start(3).unwrap();
     for (words, told) in [
         (["run", "a", "b", "a", "--", "true"], "a is listed twice"),
@@ -59,7 +59,7 @@ fn what_cannot_be_locked_together_is_bad_usage() {
 }
 
 #[test]
-fn one_lock_that_is_lost_ends_the_command_and_is_named() {
+fn lost_lock_of_a_set_ends_the_command_and_is_named() {
     let servers = RedisServers::start(3).unwrap();
     let running =
         Running::start(redlock(&servers, ["run", "--ttl", "3s", "a", "b", "--", "sleep", "60"]));
@@ -77,7 +77,7 @@ fn one_lock_that_is_lost_ends_the_command_and_is_named() {
 }
 
 #[test]
-fn a_success_leaves_all_of_them_to_expire_where_that_is_asked_for() {
+fn keep_lets_all_locks_of_a_set_expire() {
     let servers = RedisServers::start(3).unwrap();
     ask(&servers, ["run", "--keep", "a", "b", "--", "true"]).success();
     assert!(copies(&servers, "a") >= 2 && copies(&servers, "b") >= 2);
@@ -91,7 +91,7 @@ for key in $REDLOCK_KEY; do rmdir "$DIR/$key"; done
 "#;
 
 #[test]
-fn processes_with_overlapping_sets_are_all_served_and_exclude_each_other() {
+fn processes_with_overlapping_sets_exclude_each_other() {
     const PROCESSES: usize = 8;
     const ROUNDS: usize = 5;
     let servers = RedisServers::start(3).unwrap();

@@ -48,7 +48,7 @@ fn signals_are_passed_on_to_the_command() {
 }
 
 #[test]
-fn signals_reach_what_the_command_has_started() {
+fn signals_reach_descendants_of_the_command() {
     let servers = RedisServers::start(1).unwrap();
     // It prints its own pid once it is a separate program, because a shell that has just forked
     // loses signals.
@@ -61,7 +61,7 @@ fn signals_reach_what_the_command_has_started() {
 }
 
 #[test]
-fn a_signal_that_was_ignored_before_stays_ignored() {
+fn previously_ignored_signal_stays_ignored() {
     let servers = RedisServers::start(1).unwrap();
     let script = "grep SigIgn /proc/self/status; read x; echo on";
     let run = redlock(&servers, ["run", "k", "--", "sh", "-c", script]);
@@ -99,7 +99,7 @@ fn missing_proc_is_named_before_the_lock_and_dev_fd_is_not_needed() {
 }
 
 #[test]
-fn a_signal_ends_the_wait_for_a_lock_and_nothing_is_left() {
+fn signal_ends_the_wait_and_leaves_no_key() {
     let servers = RedisServers::start(3).unwrap();
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         for words in [
@@ -132,7 +132,7 @@ fn a_signal_ends_the_wait_for_a_lock_and_nothing_is_left() {
 }
 
 #[test]
-fn a_signal_that_was_blocked_ends_the_wait_for_a_lock_all_the_same() {
+fn blocked_signal_still_ends_the_wait_for_a_lock() {
     let servers = RedisServers::start(1).unwrap();
     servers[0].command(&["SET", "k", "stranger"]).unwrap();
     let run = redlock(&servers, ["run", "k", "--wait", "forever", "--", "true"]);
@@ -185,7 +185,7 @@ fn mask_of(pid: i32, name: &str) -> u64 {
 }
 
 #[test]
-fn a_second_sigterm_within_a_moment_is_not_passed_on_and_a_later_one_is() {
+fn quickly_repeated_sigterm_is_not_passed_on() {
     const MOMENT: Duration = Duration::from_millis(500);
     let servers = RedisServers::start(1).unwrap();
     // On a busy machine the second may come late.
@@ -250,7 +250,7 @@ fn children_that_redlock_did_not_start_are_reaped() {
 }
 
 #[test]
-fn the_command_and_what_it_has_started_die_with_a_redlock_that_is_killed() {
+fn killed_redlock_kills_the_command_and_its_descendants() {
     let servers = RedisServers::start(1).unwrap();
     let script = "trap '' TERM HUP INT; (while :; do sleep 1; done) >/dev/null & \
                   echo $$ $!; while :; do sleep 1; done";
@@ -268,7 +268,7 @@ fn the_command_and_what_it_has_started_die_with_a_redlock_that_is_killed() {
 }
 
 #[test]
-fn the_watchdog_has_its_own_session_minds_no_signal_and_ends_with_redlock() {
+fn watchdog_has_its_own_session_and_exits_with_redlock() {
     let servers = RedisServers::start(1).unwrap();
     let mut command = redlock(&servers, ["run", "k", "--", "sh", "-c", "echo up; read x"]);
     command.stdin(Stdio::piped());

@@ -134,7 +134,7 @@ fn ctrl_c_ends_the_command_and_releases_the_lock() {
 }
 
 #[test]
-fn ctrl_z_stops_the_job_and_fg_lets_it_go_on() {
+fn ctrl_z_stops_the_job_and_fg_continues_it() {
     let servers = RedisServers::start(1).unwrap();
     let script = "$R run k -- sh -c 'echo ready; read x; echo \"got $x\"; exit 5'; \
                   echo \"stopped $?.\"; fg >/dev/null; echo \"ended $?.\"";
@@ -150,7 +150,7 @@ fn ctrl_z_stops_the_job_and_fg_lets_it_go_on() {
 }
 
 #[test]
-fn ctrl_z_does_nothing_where_no_shell_could_let_the_job_go_on() {
+fn ctrl_z_does_nothing_without_a_job_control_shell() {
     let servers = RedisServers::start(1).unwrap();
     let script = "trap 'echo on again' CONT; echo ready; read x; read x; echo \"got $x\"";
     let mut terminal = Terminal::start(&redlock(&servers, ["run", "k", "--", "sh", "-c", script]));
@@ -163,7 +163,7 @@ fn ctrl_z_does_nothing_where_no_shell_could_let_the_job_go_on() {
 }
 
 #[test]
-fn a_job_that_was_stopped_for_longer_than_its_lock_is_killed_when_it_goes_on() {
+fn job_stopped_longer_than_its_lock_is_killed_when_continued() {
     let servers = RedisServers::start(1).unwrap();
     let script = "$R run k --ttl 2s -- sh -c 'echo ready; read x'; \
                   echo \"stopped $?.\"; read y; fg >/dev/null; echo \"ended $?.\"";
@@ -177,7 +177,7 @@ fn a_job_that_was_stopped_for_longer_than_its_lock_is_killed_when_it_goes_on() {
 }
 
 #[test]
-fn ctrl_z_stops_what_ignores_it_too_and_all_of_it_ends_before_the_lock() {
+fn ctrl_z_also_stops_processes_that_ignore_it() {
     let servers = RedisServers::start(1).unwrap();
     let script = "$R run k --ttl 2s -- sh -c 'env --ignore-signal=TSTP sleep 600 & \
                   echo redlock $PPID; echo member $!; read x'; \
@@ -204,7 +204,7 @@ fn ctrl_z_stops_what_ignores_it_too_and_all_of_it_ends_before_the_lock() {
 }
 
 #[test]
-fn a_command_that_is_stopped_and_continued_from_elsewhere_keeps_its_lock() {
+fn command_stopped_and_continued_externally_keeps_its_lock() {
     let servers = RedisServers::start(1).unwrap();
     let script = "$R run k --ttl 5s -- sh -c 'echo pids $PPID $$; \
                   trap \"exit 5\" TERM; while :; do sleep 0.05; done'; \
@@ -228,7 +228,7 @@ fn a_command_that_is_stopped_and_continued_from_elsewhere_keeps_its_lock() {
 }
 
 #[test]
-fn a_terminals_stop_signal_that_was_blocked_stops_the_job_all_the_same() {
+fn blocked_terminal_stop_signal_still_stops_the_job() {
     let servers = RedisServers::start(1).unwrap();
     let script = "env --block-signal=TTOU,CHLD $R run k -- sh -c 'echo ready; read x; exit 5'; \
                   echo \"stopped $?.\"; fg >/dev/null; echo \"ended $?.\"";
@@ -241,7 +241,7 @@ fn a_terminals_stop_signal_that_was_blocked_stops_the_job_all_the_same() {
 }
 
 #[test]
-fn a_command_whose_output_goes_elsewhere_gets_the_terminal_when_it_asks_for_it() {
+fn command_with_redirected_output_can_read_the_terminal() {
     let servers = RedisServers::start(1).unwrap();
     let script = "$R run k -- sh -c 'echo ready >&2; read x; echo \"got $x\"' | cat; echo end $?.";
     let mut terminal = shell(&servers, script);
@@ -253,7 +253,7 @@ fn a_command_whose_output_goes_elsewhere_gets_the_terminal_when_it_asks_for_it()
 }
 
 #[test]
-fn ctrl_z_stops_a_command_that_is_not_in_the_foreground_itself() {
+fn ctrl_z_stops_a_command_outside_the_foreground() {
     let servers = RedisServers::start(1).unwrap();
     // Some shells cannot be stopped while what they have just started is stopped: `wait` can.
     let files = Scratch::new("background");
@@ -275,7 +275,7 @@ fn ctrl_z_stops_a_command_that_is_not_in_the_foreground_itself() {
 /// In a script, each of the two streams has everything. If both are on one screen, each answer
 /// occurs once.
 #[test]
-fn a_status_says_each_answer_once_on_a_terminal() {
+fn status_prints_each_answer_once_on_a_terminal() {
     let servers = RedisServers::start(3).unwrap();
     let terminal = Terminal::start(&redlock(&servers, ["status", "k"]));
     terminal.shows("redlock: k is free");

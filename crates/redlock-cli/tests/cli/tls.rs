@@ -106,7 +106,7 @@ fn locks_are_listed_and_deleted_over_tls_with_our_certificate() {
 }
 
 #[test]
-fn a_certificate_that_is_not_trusted_is_not_waited_for_and_the_file_to_look_at_is_named() {
+fn untrusted_certificate_ends_the_wait_and_names_the_file() {
     let (theirs, ours) = (pki("tls-theirs"), pki("tls-ours"));
     let (_server, url) = server(&theirs);
     let mut command = redlock(&url, &ours, &theirs);
@@ -121,7 +121,7 @@ fn a_certificate_that_is_not_trusted_is_not_waited_for_and_the_file_to_look_at_i
 
 /// Handmade certificates are often CA certificates, and are trusted as such.
 #[test]
-fn a_server_that_shows_its_ca_as_its_own_certificate_is_told_apart() {
+fn server_showing_its_ca_certificate_is_reported() {
     let files = pki("tls-ca-as-server");
     let mut params = CertificateParams::new(vec!["127.0.0.1".into()]).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -138,7 +138,7 @@ fn a_server_that_shows_its_ca_as_its_own_certificate_is_told_apart() {
 }
 
 #[test]
-fn a_server_that_wants_a_certificate_is_told_from_one_that_is_silent() {
+fn server_requiring_a_certificate_is_reported() {
     let files = pki("tls-no-cert");
     let (_server, url) = server(&files);
     let mut command = bare(["--node", &url, "status", "k"]);
@@ -149,7 +149,7 @@ fn a_server_that_wants_a_certificate_is_told_from_one_that_is_silent() {
 }
 
 #[test]
-fn a_key_that_is_none_is_named_with_its_file() {
+fn invalid_private_key_is_named_with_its_file() {
     let files = pki("tls-key");
     fs::write(files.file("key"), "no key").unwrap();
     let mut command = redlock("rediss://127.0.0.1:1", &files, &files);
@@ -162,7 +162,7 @@ fn a_key_that_is_none_is_named_with_its_file() {
 }
 
 #[test]
-fn a_plain_url_of_a_server_with_tls_says_so() {
+fn plain_url_of_a_tls_server_is_reported() {
     let files = pki("tls-plain");
     let (_server, url) = server(&files);
     let url = url.replace("rediss://", "redis://");
@@ -176,7 +176,7 @@ fn a_plain_url_of_a_server_with_tls_says_so() {
 }
 
 #[test]
-fn a_server_without_tls_is_not_only_silent() {
+fn server_without_tls_is_reported() {
     let server = RedisServer::start().unwrap();
     let files = pki("tls-none");
     let url = format!("rediss://127.0.0.1:{}", server.port());
@@ -196,7 +196,7 @@ fn a_server_without_tls_is_not_only_silent() {
 
 /// CA bundles contain certificates that no library can read. The others in the bundle still apply.
 #[test]
-fn a_bundle_with_an_unusable_certificate_is_trusted_by_all_connections() {
+fn bundle_with_an_unusable_certificate_is_trusted() {
     let files = pki("tls-bundle");
     let (_server, url) = server(&files);
     let ca = fs::read_to_string(files.file("ca")).unwrap();

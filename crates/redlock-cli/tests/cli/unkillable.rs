@@ -38,7 +38,7 @@ fn line(lines: &mut Lines, begin: &str) -> Option<String> {
 }
 
 #[test]
-fn command_that_cannot_be_killed_is_reported_immediately() {
+fn unkillable_command_is_reported_immediately() {
     let servers = RedisServers::start(3).unwrap();
     let (command, is_root) =
         powerless(&servers, "exec AS sh -c \"trap '' TERM; echo up; sleep 15\"");
@@ -62,7 +62,7 @@ fn command_that_cannot_be_killed_is_reported_immediately() {
 }
 
 #[test]
-fn members_of_the_group_that_cannot_be_killed_are_counted() {
+fn unkillable_group_members_are_counted() {
     let servers = RedisServers::start(3).unwrap();
     let (command, is_root) = powerless(&servers, "AS sleep 15 & echo up; wait");
     let (_run, mut lines) = up(command);
@@ -81,7 +81,7 @@ fn members_of_the_group_that_cannot_be_killed_are_counted() {
 
 /// The watchdog ends the command then, and no one else is left to report that it could not.
 #[test]
-fn command_that_the_watchdog_cannot_kill_is_reported() {
+fn command_unkillable_by_the_watchdog_is_reported() {
     let servers = RedisServers::start(3).unwrap();
     let (command, is_root) = powerless(&servers, "exec AS sh -c 'echo up; sleep 6'");
     let (run, mut lines) = up(command);
@@ -91,7 +91,7 @@ fn command_that_the_watchdog_cannot_kill_is_reported() {
 }
 
 #[test]
-fn process_that_has_left_the_group_is_counted() {
+fn processes_outside_the_group_are_counted() {
     let servers = RedisServers::start(3).unwrap();
     let mut command = redlock(&servers, ["run", "k", "--ttl", "6s", "--kill-after", "2s"]);
     command.args(["-c", "setsid sleep 60 >/dev/null 2>&1 & echo $$ $!; wait"]);

@@ -7,7 +7,7 @@ fn ask<const N: usize>(words: [&str; N]) -> Answer {
 }
 
 #[test]
-fn wrong_usage_ends_with_64_and_one_line_with_the_cause() {
+fn wrong_usage_exits_with_64_and_one_line() {
     for (answer, cause) in [
         (ask([]), "no command"),
         (ask(["nonsense"]), "nonsense"),
@@ -48,7 +48,7 @@ fn wrong_usage_ends_with_64_and_one_line_with_the_cause() {
 }
 
 #[test]
-fn help_and_version_end_with_0() {
+fn help_and_version_exit_with_0() {
     let help = ask(["--help"]);
     for part in ["Examples:", "Exit codes:", "REDLOCK_NODES_FILE", "  79 "] {
         assert!(help.success().contains(part), "{part}");
@@ -60,7 +60,7 @@ fn help_and_version_end_with_0() {
 }
 
 #[test]
-fn options_about_masters_stand_in_the_help_of_commands_that_ask_masters() {
+fn help_has_master_options_for_commands_that_use_them() {
     for command in ["run", "acquire", "extend", "release", "status", "init", "doctor"] {
         let help = ask([command, "--help"]);
         for option in ["--node URL", "--tls-ca FILE", "--prefix TEXT", "Global options"] {
@@ -79,7 +79,7 @@ fn options_about_masters_stand_in_the_help_of_commands_that_ask_masters() {
 }
 
 #[test]
-fn durations_and_options_may_stand_anywhere_before_the_command() {
+fn options_may_be_anywhere_before_the_command() {
     for words in [
         ["--node-timeout", "20", "run", "k", "--ttl", "0.5m", "--", "true"],
         ["run", "k", "--ttl", "30s", "--node-timeout", "20000ms", "--", "true"],

@@ -22,7 +22,7 @@ fn ended(command: Command) -> (Answer, Duration) {
 }
 
 #[test]
-fn what_waiting_does_not_cure_ends_the_wait_at_once() {
+fn permanent_error_ends_the_wait_immediately() {
     let servers = RedisServers::with(3, &ServerOptions::new().password("right")).unwrap();
     let wrong = servers.urls().join(",").replace("right", "wrong");
     for wait in ["forever", "1h"] {
@@ -43,7 +43,7 @@ fn what_waiting_does_not_cure_ends_the_wait_at_once() {
 }
 
 #[test]
-fn replicas_and_masters_that_deny_a_command_are_not_waited_for() {
+fn replicas_and_masters_denying_a_command_are_not_awaited() {
     let servers = RedisServers::start(3).unwrap();
     servers[1].command(&["REPLICAOF", "127.0.0.1", &servers[0].port().to_string()]).unwrap();
     servers[2].command(&["ACL", "SETUSER", "default", "-set"]).unwrap();
@@ -56,7 +56,7 @@ fn replicas_and_masters_that_deny_a_command_are_not_waited_for() {
 }
 
 #[test]
-fn a_wait_that_becomes_of_no_use_ends_too() {
+fn wait_that_becomes_hopeless_ends() {
     let servers = RedisServers::start(1).unwrap();
     servers[0].command(&["SET", "k", "stranger"]).unwrap();
     let waiting = Running::start(redlock(&servers, ["-v", "acquire", "k", "--wait", "forever"]));
@@ -75,7 +75,7 @@ fn a_wait_that_becomes_of_no_use_ends_too() {
 }
 
 #[test]
-fn after_a_second_one_line_says_what_is_waited_for_and_who_holds_it() {
+fn waiting_line_names_the_key_and_holder_after_a_second() {
     let servers = RedisServers::start(3).unwrap();
     for server in servers.iter() {
         server.command(&["SET", "k", "f00/deploy@host:7", "PX", "60000"]).unwrap();
@@ -149,7 +149,7 @@ fn is_held(value: &str) -> bool {
 
 /// A fifth of a second per process, and 0.3 s in addition.
 #[test]
-fn stopped_processes_do_not_keep_the_key_from_those_that_wait_behind_them() {
+fn stopped_processes_do_not_block_later_waiters() {
     for (stopped, live) in [(1, 1), (3, 1), (10, 1), (3, 3)] {
         let most = Duration::from_millis(200) * stopped + Duration::from_millis(300);
         let took = behind_stopped(stopped, live);
@@ -158,7 +158,7 @@ fn stopped_processes_do_not_keep_the_key_from_those_that_wait_behind_them() {
 }
 
 #[test]
-fn on_a_terminal_the_line_comes_without_being_asked_for() {
+fn waiting_line_is_printed_on_a_terminal() {
     let servers = RedisServers::start(1).unwrap();
     servers[0].command(&["SET", "k", "stranger"]).unwrap();
     let command = redlock(&servers, ["acquire", "k", "--wait", "forever"]);
@@ -170,7 +170,7 @@ fn on_a_terminal_the_line_comes_without_being_asked_for() {
 }
 
 #[test]
-fn without_a_terminal_and_without_verbose_a_wait_says_nothing() {
+fn wait_is_silent_without_a_terminal_or_verbose() {
     let servers = RedisServers::start(1).unwrap();
     servers[0].command(&["SET", "k", "stranger"]).unwrap();
     let answer = ask(&servers, ["run", "k", "--wait", "1500ms", "--", "true"]);
@@ -179,7 +179,7 @@ fn without_a_terminal_and_without_verbose_a_wait_says_nothing() {
 }
 
 #[test]
-fn masters_that_nobody_listens_on_are_named_when_the_wait_is_stopped() {
+fn stopped_wait_names_refusing_masters() {
     let servers = RedisServers::start(3).unwrap();
     for server in servers.iter() {
         server.kill();
@@ -195,7 +195,7 @@ fn masters_that_nobody_listens_on_are_named_when_the_wait_is_stopped() {
 /// No process releases the lock of a killed process, and servers with many keys report an expiry
 /// seconds late.
 #[test]
-fn a_lock_whose_holder_was_killed_is_acquired_when_it_has_expired() {
+fn lock_of_a_killed_holder_is_acquired_after_expiry() {
     let servers = RedisServers::start(3).unwrap();
     servers.iter().for_each(|server| fill(server, 100_000));
     let held = redlock(&servers, ["run", "k", "--ttl", "3s", "--", "sleep", "60"]);
@@ -226,7 +226,7 @@ fn listens(pid: i32, signal: u32) -> bool {
 }
 
 #[test]
-fn a_minority_that_cannot_vote_is_worth_a_note() {
+fn minority_unable_to_vote_causes_a_note() {
     let servers = RedisServers::with(3, &ServerOptions::new().password("right")).unwrap();
     let mut nodes = servers.urls();
     nodes[2] = nodes[2].replace("right", "wrong");
@@ -244,7 +244,7 @@ fn a_minority_that_cannot_vote_is_worth_a_note() {
 
 /// Cron would mail each run while one of five masters restarts.
 #[test]
-fn a_minority_that_may_come_back_by_itself_is_named_for_those_who_ask() {
+fn temporarily_absent_minority_is_named_only_with_verbose() {
     let servers = RedisServers::start(3).unwrap();
     servers[1].restart_empty().unwrap();
     let name = servers[1].name();
@@ -302,7 +302,7 @@ fn line_without_a_quorum_shows_equal_answers_once_and_ends_with_the_next_step() 
 }
 
 #[test]
-fn quiet_is_kept_where_it_was_asked_for() {
+fn held_lock_is_silent_with_quiet_or_code_0() {
     let servers = RedisServers::start(3).unwrap();
     for server in servers.iter() {
         server.command(&["SET", "k", "stranger"]).unwrap();
@@ -329,7 +329,7 @@ fn quiet_is_kept_where_it_was_asked_for() {
 }
 
 #[test]
-fn a_key_that_is_kept_for_a_waiter_has_no_holder() {
+fn key_reserved_for_a_waiter_has_no_holder() {
     let servers = RedisServers::start(3).unwrap();
     for server in servers.iter() {
         server.command(&["SET", "k", "redlock-quorum:next:", "PX", "60000"]).unwrap();

@@ -14,7 +14,7 @@ fn refused<const N: usize>(words: [&str; N]) -> String {
 }
 
 #[test]
-fn a_command_without_its_dashes_is_shown_with_them() {
+fn command_without_its_dashes_is_shown_with_them() {
     for (line, fixed) in [
         (&["run", "x", "true"][..], "redlock run x -- true"),
         (&["run", "x", "ls", "-l"], "redlock run x -- ls -l"),
@@ -32,7 +32,7 @@ fn a_command_without_its_dashes_is_shown_with_them() {
 }
 
 #[test]
-fn several_masters_in_one_option_are_told_how_to_be_given() {
+fn several_masters_in_one_option_are_explained() {
     for given in ["a,b", "redis://a:1,redis://b:2", "redis://u:p@a,redis://u:p@b/0", "redis://a,b"]
     {
         let cause = refused(["status", "k", "--node", given]);
@@ -48,7 +48,7 @@ fn into_closed_pipe<const N: usize>(servers: &RedisServers, words: [&str; N]) ->
 }
 
 #[test]
-fn a_reader_that_has_gone_is_worth_no_line() {
+fn closed_output_causes_no_message() {
     let servers = RedisServers::start(3).unwrap();
     ask(&servers, ["acquire", "k"]).success();
     for words in [&["status", "k"][..], &["status"], &["doctor"], &["status", "k", "--json"]] {
@@ -61,7 +61,7 @@ fn a_reader_that_has_gone_is_worth_no_line() {
 }
 
 #[test]
-fn a_lock_whose_token_cannot_be_printed_is_said_to_be_released() {
+fn lock_with_an_unprintable_token_is_reported_released() {
     let servers = RedisServers::start(3).unwrap();
     let full: Stdio = File::options().write(true).open("/dev/full").unwrap().into();
     let answer = Running::start_into(&mut redlock(&servers, ["acquire", "k"]), full).answer();
@@ -76,7 +76,7 @@ fn a_lock_whose_token_cannot_be_printed_is_said_to_be_released() {
 }
 
 #[test]
-fn a_lock_that_was_not_extended_on_is_not_shown_as_that_of_another() {
+fn lapsed_lock_is_not_shown_as_held_by_another_client() {
     let servers = RedisServers::start(3).unwrap();
     let words = ["run", "k", "--ttl", "2s", "--max-hold", "1s", "--", "sh", "-c"];
     let mut command = redlock(&servers, words);
@@ -91,7 +91,7 @@ fn a_lock_that_was_not_extended_on_is_not_shown_as_that_of_another() {
 
 /// It blocks every client from its lock, and only `redlock release --force` deletes it.
 #[test]
-fn a_key_that_never_expires_is_listed_with_what_to_do() {
+fn key_without_expiry_is_listed_with_the_fix() {
     let servers = RedisServers::start(3).unwrap();
     for server in &servers[..2] {
         server.command(&["SET", "stuck", "by hand"]).unwrap();
@@ -109,7 +109,7 @@ fn a_key_that_never_expires_is_listed_with_what_to_do() {
 }
 
 #[test]
-fn durations_are_printed_as_people_write_them() {
+fn durations_are_printed_with_common_units() {
     let servers = RedisServers::with(3, &ServerOptions::new().max_ttl(LONG)).unwrap();
     ask(&servers, ["acquire", "k", "--ttl", "5m"]).success();
     let status = ask(&servers, ["status", "k"]);

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_hinder_a_master_that_votes_is_no_cause_of_another_problem() {
+    fn problem_of_a_voting_master_is_not_the_cause_of_others() {
         let probe = Probe { missing_rights: vec!["+hset".into()], ..Probe::default() };
         let lacks = |votes| of_probe(&probe, Some(Duration::ZERO)).remove(0).of("a:1", votes);
         let first = |lacks| blocks(&[quarantined("b:1", 9), lacks])[0].line();

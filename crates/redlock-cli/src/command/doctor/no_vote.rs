@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hinders_a_quarantine_is_cured_before_it_is_waited_for() {
+    fn obstacles_to_a_quarantine_are_fixed_before_waiting() {
         let fix = |why, is_hindered| {
             let of = Circumstances { is_hindered, ..NONE };
             super::of(&Cause::NotAdmitted(NotAdmitted::new(why).into()), of).1
@@ -244,7 +244,7 @@ mod tests {
 
     /// The record of an unread master may show that the prefix is in use.
     #[test]
-    fn init_is_advised_only_where_all_masters_may_be_new() {
+    fn init_is_advised_only_if_all_masters_may_be_new() {
         let new = Cause::NotAdmitted(NotAdmitted::new(WhyNot::New).into());
         let may_be_new = Circumstances { may_be_new: true, ..NONE };
         assert!(of(&new, may_be_new).1.starts_with("if all masters are new, run `redlock init`"));

@@ -291,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_of_the_future_is_a_run_that_lies_ahead_or_a_fire_in_milliseconds() {
+    fn future_mark_is_a_late_time_or_a_fire_in_milliseconds() {
         const NOW: u64 = 1_795_402_800_000;
         let found = |at, fire| of_the_future("report", &Mark { at, fire, by: None }, NOW);
         for fire in [0, 7, NOW / 1_000 + 86_400, 20_261_123, 202_611_230_300, Mark::END - 1] {
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_numbers_that_are_not_far_ahead_are_ballots_and_nothing_else_is() {
+    fn only_whole_numbers_near_the_clock_are_ballots() {
         const NOW: u64 = 1_767_225_600_000_000;
         let (last, first) = ((NOW + LEAD_MAX_US - 1).to_string(), (NOW + LEAD_MAX_US).to_string());
         let scores = ["0", &last, &first, "9007199254740991", "1.5", "-1", "inf", "1e+17"];

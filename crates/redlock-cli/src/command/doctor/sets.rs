@@ -128,7 +128,7 @@ mod tests {
 
     /// The connection of an admitted master broke after the handshake.
     #[tokio::test]
-    async fn masters_that_did_not_answer_are_not_reported_to_lack_a_set() {
+    async fn silent_masters_are_not_reported_to_lack_a_set() {
         let redlock = Redlock::connect(["redis://127.0.0.1:1"]).unwrap();
         let mut nodes = redlock.inspect().await;
         assert_eq!((nodes[0].standing, &nodes[0].server), (Standing::Unreachable, &None));

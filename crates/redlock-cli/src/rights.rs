@@ -160,14 +160,10 @@ fn last_probe(keys: &Keys) -> (&'static str, Vec<&[u8]>) {
     ("+subscribe", vec![b"SUBSCRIBE", &keys.channels])
 }
 
-/// Returns the error that a server sends for every command, so that it shows no right.
+/// Returns the cause if the server replies to every command with this error.
 fn of_every_command(reply: &Value) -> Option<Cause> {
     let Value::ServerError(error) = reply else { return None };
-    let is_of_all = matches!(
-        meaning(error),
-        ServerError::LogIn | ServerError::Unusable | ServerError::Loading | ServerError::Busy
-    );
-    is_of_all.then(|| Cause::of_error_reply(error_text(error)))
+    meaning(error).is_of_every_command().then(|| Cause::of_error_reply(error_text(error)))
 }
 
 /// Servers check these conditions after the right, and before the arguments.

@@ -83,6 +83,12 @@ impl ServerError {
         }
     }
 
+    /// Returns `true` if the server sends the error for any command, so that it shows nothing about
+    /// the rights of the user or about the command.
+    pub fn is_of_every_command(self) -> bool {
+        matches!(self, Self::LogIn | Self::Unusable | Self::Loading | Self::Busy)
+    }
+
     /// Returns `true` if the error is known to go away by itself. An unknown error is treated as
     /// lasting, so the tested feature is not used.
     pub fn passes(self) -> bool {

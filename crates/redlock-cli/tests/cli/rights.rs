@@ -1,5 +1,9 @@
 //! Missing rights and commands, and masters that reject queries: what the command reports.
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::thread;
+
 use redlock_testkit::lab::text;
 use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
 
@@ -311,4 +315,38 @@ fn acl_check_examines_no_master_that_rejects_every_command() {
     assert_eq!(answer.code, 69, "{answer:?}");
     assert!(answer.err.contains("could not be examined: error reply: NOAUTH"), "{answer:?}");
     assert!(answer.out.is_empty(), "{answer:?}");
+}
+
+/// A fake: it answers `+OK` to each line that is the name of a command.
+#[test]
+fn acl_check_examines_no_server_that_answers_ok_to_everything() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            for _ in lines.map_while(Result::ok).filter(|line| line.starts_with('*')) {
+                if stream.write_all(b"+OK\r\n").is_err() {
+                    break;
+                }
+            }
+        }
+    });
+    let answer = answer_of(bare(["acl", "--check"]).env("REDLOCK_NODES", url));
+    assert_eq!((answer.code, &*answer.out), (69, ""), "{answer:?}");
+}
+
+/// Rights to read or to write keys came with 7.0.
+#[test]
+fn acl_check_tests_the_right_to_write_locks() {
+    let servers = RedisServers::start(1).unwrap();
+    let (_, url) = few_rights(&servers[0]);
+    let user = ["ACL", "SETUSER", "few", "resetkeys", "~redlock-quorum:1*", "%R~*"];
+    if servers[0].command(&user).is_err() {
+        println!("skipped: the server has no rights to only read keys");
+        return;
+    }
+    let answer = answer_of(bare(["acl", "--check"]).env("REDLOCK_NODES", &url));
+    assert_eq!(answer.code, 1, "{answer:?}");
+    assert!(answer.out.contains("lacks ~*"), "{answer:?}");
 }

@@ -209,3 +209,21 @@ fn bundle_with_an_unusable_certificate_is_trusted() {
     assert_eq!(doctor.json()["nodes"][0]["unexamined"], serde_json::Value::Null, "{doctor:?}");
     ask(&["release", "--force", "k", "--yes"]).success();
 }
+
+#[test]
+fn private_key_in_place_of_its_file_is_not_shown() {
+    const KEY: &str = "-----BEGIN PRIVATE KEY-----\nsesame\n-----END PRIVATE KEY-----";
+    for words in [&["doctor"][..], &["doctor", "--json"], &["acquire", "k"]] {
+        for has_options in [false, true] {
+            let mut command = bare([]);
+            command.args(words).env("REDLOCK_NODES", "rediss://127.0.0.1:1");
+            match has_options {
+                true => command.args(["--tls-cert", "/dev/null", "--tls-key", KEY]),
+                false => command.env("REDLOCK_TLS_CERT", "/dev/null").env("REDLOCK_TLS_KEY", KEY),
+            };
+            let answer = answer_of(&mut command);
+            let shown = format!("{answer:?}");
+            assert!(answer.code != 0 && !shown.contains("sesame"), "{words:?}: {shown}");
+        }
+    }
+}

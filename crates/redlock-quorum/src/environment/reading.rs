@@ -134,6 +134,9 @@ mod tests {
             let shown = format!("{refused} {refused:?}");
             assert!(!shown.contains("sesame") && shown.contains("path of a file"), "{shown}");
         }
+        let key = "-----BEGIN PRIVATE KEY-----\nsesame\n-----END PRIVATE KEY-----";
+        let refused = read("REDLOCK_TLS_KEY", Path::new(key)).unwrap_err().to_string();
+        assert!(refused.contains("must be its path") && !refused.contains("sesame"), "{refused}");
         let refused = read("REDLOCK_NODES_FILE", Path::new("/none/here")).unwrap_err();
         assert!(refused.to_string().contains("/none/here"), "{refused}");
     }

@@ -383,9 +383,8 @@ fn missing_rights(probe: &Probe) -> Vec<Finding> {
         (format!("its user lacks {rights}"), fix)
     };
     if !needed.is_empty() {
-        let (what, fix) = said(&needed);
-        let found_here = Finding::warning(what, probe.uses.costs(needed.iter().copied()), fix);
-        found.push(found_here.ranked(Rank::Hindrance));
+        let ((what, fix), costs) = (said(&needed), probe.uses.costs(needed.iter().copied()));
+        found.push(Finding::warning(what, costs, fix).ranked(Rank::Hindrance));
     }
     if !for_people.is_empty() {
         let (what, fix) = said(&for_people);

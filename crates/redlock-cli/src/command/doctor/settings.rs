@@ -31,7 +31,7 @@ impl Setting {
     fn of(name: &'static str, global: &Global) -> Self {
         let given = given(name, global);
         let source = given.as_ref().map(|(_, source)| source.clone()).unwrap_or_default();
-        let value = given.map(|(value, _)| without_key(value.to_string_lossy().into_owned()));
+        let value = given.map(|(value, _)| value.to_string_lossy().into_owned());
         let place = match &source {
             Source::File(place) => Some(place.clone()),
             _ => None,
@@ -49,11 +49,6 @@ impl Setting {
         let source = self.place.as_deref().unwrap_or(self.source);
         format!("  {:21}  {value}  ({source})", self.name)
     }
-}
-
-/// Hides the contents of a file with a private key in place of its path.
-fn without_key(value: String) -> String {
-    if value.contains("-----BEGIN") { "***".into() } else { value }
 }
 
 fn given(name: &str, global: &Global) -> Option<(OsString, Source)> {

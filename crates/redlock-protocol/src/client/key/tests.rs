@@ -151,6 +151,15 @@ impl Process {
         self.input(|keys, cx| keys.wait_on(id, Refusal::Held, None, cx))
     }
 
+    /// A process whose only caller was refused by all masters. It enters the queue next.
+    fn refused() -> (Self, RequestId) {
+        let mut process = Self::new(true);
+        let (first, _) = process.ask(None);
+        process.attempt(first);
+        process.lose(first);
+        (process, first)
+    }
+
     /// The lease ends and its release is in line. Returns the news, and the requests of the
     /// release.
     fn end(&mut self, mut lease: Lease, is_taken: bool) -> (String, String) {
@@ -285,10 +294,7 @@ fn a_call_without_a_waiting_caller_is_passed_on() {
 /// They may be reserved for it, as the key was at the meeting point.
 #[test]
 fn attempt_takes_reserved_keys_after_the_meeting_point_granted() {
-    let mut process = Process::new(true);
-    let (first, _) = process.ask(None);
-    process.attempt(first);
-    process.lose(first);
+    let (mut process, first) = Process::refused();
     process.attempt(first);
     process.callers[first].ask = Ask::All;
     let mut lease = process.attempt(first);
@@ -306,10 +312,7 @@ fn attempt_takes_reserved_keys_after_the_meeting_point_granted() {
 
 #[test]
 fn failing_queue_is_avoided_for_a_second() {
-    let mut process = Process::new(true);
-    let (first, _) = process.ask(None);
-    process.attempt(first);
-    process.lose(first);
+    let (mut process, first) = Process::refused();
     let mut lease = process.attempt(first);
     let vote = failed(0);
     process.input(|keys, cx| keys.entered((&mut lease.claim, lease.lock), false, &vote, cx));
@@ -349,10 +352,7 @@ fn callers_past_their_wait_share_a_query_after_a_lost_attempt() {
 
 #[test]
 fn slow_meeting_point_is_briefly_avoided() {
-    let mut process = Process::new(true);
-    let (first, _) = process.ask(None);
-    process.attempt(first);
-    process.lose(first);
+    let (mut process, first) = Process::refused();
     let mut lease = process.attempt(first);
     let silent = |process: &mut Process, lease: &mut Lease, is_lease| {
         process.input(|keys, cx| keys.silent((&mut lease.claim, lease.lock), is_lease, cx))
@@ -363,10 +363,7 @@ fn slow_meeting_point_is_briefly_avoided() {
 
 #[test]
 fn shutdown_gives_up_each_place() {
-    let mut process = Process::new(true);
-    let (first, _) = process.ask(None);
-    process.attempt(first);
-    process.lose(first);
+    let (mut process, first) = Process::refused();
     process.attempt(first);
     assert_eq!(process.input(Keys::give_up_places), "gives up 0");
     process.keys.clear();

@@ -34,10 +34,7 @@ fn lease_is_reserved_for_waiting_processes() {
 /// It has a place there, or may have, which holds up the others.
 #[test]
 fn lease_ended_before_the_meeting_point_answers_leaves_queue() {
-    let mut process = Process::new(true);
-    let (first, _) = process.ask(None);
-    process.attempt(first);
-    process.lose(first);
+    let (mut process, first) = Process::refused();
     process.attempt(first);
     // It was refused there, slept, and requests the key from all masters.
     process.callers[first].ask = Ask::All;

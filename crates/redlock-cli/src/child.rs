@@ -35,7 +35,7 @@ pub(crate) enum News {
     None,
     /// The command was stopped by this signal.
     Stopped(i32),
-    /// The command has ended and waits to be reaped.
+    /// The command has exited but was not reaped yet.
     Ended,
 }
 
@@ -94,7 +94,7 @@ impl Child {
         group::strays(self.group())
     }
 
-    /// Returns how many members of the group this process may not signal.
+    /// Returns how many members of the group this process has no right to signal.
     pub(crate) fn refusing(&self) -> usize {
         group::refusing(self.group())
     }

@@ -13,7 +13,7 @@ use crate::signals;
 pub(crate) enum Sent {
     /// The signal was delivered to all members, or all have exited.
     Yes,
-    /// The number of members that this process may not signal, because they run as another user.
+    /// The number of members that this process cannot signal, because they run as another user.
     Partly(usize),
     /// No member may be signalled.
     Refused,
@@ -57,7 +57,7 @@ pub(crate) fn undelivered(signal: Signal, group: Pid, sent: Sent) -> String {
     }
 }
 
-/// Returns how many members of the group this process may not signal.
+/// Returns how many members of the group this process has no right to signal.
 pub(crate) fn refusing(group: Pid) -> usize {
     let id = group.as_raw_nonzero().get();
     let refuses = |process: &Process| {

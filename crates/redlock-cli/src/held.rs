@@ -156,7 +156,7 @@ impl Lock {
 }
 
 /// Returns `true` if a quorum of masters has the token. Recorded sets that do not fit the list change
-/// nothing: the enclosing `redlock run` extends the lock also then.
+/// nothing, because the enclosing `redlock run` extends the lock despite them.
 fn is_on_quorum(token: &str, status: &Status) -> bool {
     let is_counted = |node: &&NodeVote| {
         node.not_admitted.as_ref().is_none_or(|not_admitted| not_admitted.why.is_wrong_list())

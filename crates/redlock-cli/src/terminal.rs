@@ -54,7 +54,7 @@ impl Terminal {
     /// Stops this process's whole group, as the terminal stops a job of a shell, and returns when
     /// it continues. The kernel does not stop it if no shell could continue it.
     pub(crate) fn stop_our_job(&self) {
-        // The default action of this signal is to stop. SIGTSTP has our own handler, and SIGSTOP
+        // By default, this signal stops a process. SIGTSTP has our own handler, and SIGSTOP
         // would stop a group that no process continues. The call returns after the stop, because a
         // signal to its own process is delivered to the calling thread first.
         with_mask(SigmaskHow::SIG_UNBLOCK, || {

@@ -60,8 +60,8 @@ pub enum WhyNot {
     Restarted,
     /// Lost or incomplete ballots.
     Incomplete,
-    /// A record older than one that this client has read from the same process. A copy of the data
-    /// was restored, and locks granted since are gone.
+    /// This client has read a newer record from the same process. A copy of the data was restored,
+    /// and locks granted since are gone.
     Outdated,
     /// Clients without a quarantine use this prefix, but this client uses a quarantine.
     UsedWithoutQuarantine,

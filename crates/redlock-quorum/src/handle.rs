@@ -123,8 +123,8 @@ impl Handle {
         let may_wait =
             tokio::runtime::Handle::try_current().is_ok() && !self.inbox.slot().is_forked();
         if may_wait && self.is_shut_down.receiver_count() > 0 {
-            // Calls release what they have collected. One that is not polled must not use up the
-            // time of all releases.
+            // Calls release what they have collected. A call without polls must not use up the time
+            // of all releases.
             let _ = timeout(within / 2, self.is_shut_down.closed()).await;
         }
         unless_dropped.disarm();

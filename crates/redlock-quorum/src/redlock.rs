@@ -293,8 +293,8 @@ impl Redlock {
     ///
     /// The keys of locks whose guards still exist are left to expire, because their holders might
     /// not have noticed yet. Release those guards first. Requests that collect several locks, or a
-    /// permit, release what they have collected. Those that are not polled delay the shutdown by up
-    /// to half of `within`.
+    /// permit, release what they have collected. If you keep such a request without polling it, the
+    /// shutdown takes up to half of `within` longer.
     ///
     /// # Errors
     /// Returns [`Unreleased`] if keys may remain: which keys, on which masters, and for how long.

@@ -76,8 +76,7 @@ impl Votes {
 
     /// Returns `true` if a majority granted a lock that then failed because too few of them
     /// accepted a ballot for its fencing token: they had accepted larger ballots. After that, no
-    /// client holds the lock. If it was a resumed lease that was extended, it is left to its
-    /// holder.
+    /// client holds the lock. An extension of a resumed lease leaves it to its holder instead.
     pub fn is_outbid(&self) -> bool {
         let refused = self.iter().filter(|vote| vote.verdict == Verdict::BallotRefused).count();
         refused > 0 && refused + self.granted() >= quorum(self.len())

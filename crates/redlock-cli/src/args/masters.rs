@@ -11,7 +11,7 @@ pub(crate) struct Init {
     #[arg(long)]
     pub(crate) yes: bool,
     /// Admit masters even though this prefix is in use, apply --max-ttl, and record a list that
-    /// differs by more than one master; no confirmation
+    /// differs by more than one master, without confirmation
     #[arg(long)]
     pub(crate) again: bool,
     /// Smallest fencing token to hand out from now on; applies to masters that this call admits

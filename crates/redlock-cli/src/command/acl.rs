@@ -60,7 +60,7 @@ impl Server {
             has_channels: at_least((6, 2)),
             allows_channels: match master.setting("acl-pubsub-default").await {
                 Ok(Some(default)) => default == "allchannels",
-                // The user may not read it: it is the default before 7.0.
+                // The user has no right to read it. Before 7.0, all channels are the default.
                 _ => !at_least((7, 0)),
             },
             has_rights: at_least((6, 0)),

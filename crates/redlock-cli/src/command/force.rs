@@ -65,7 +65,7 @@ async fn delete(session: &Session, key: &[u8], args: &Release) -> Result<u8, Fai
     confirm(session).await
 }
 
-/// Prints what is deleted, and on which masters.
+/// Prints the deleted values, and on which masters they were.
 pub(super) fn announce(session: &Session, what: &str, targets: &[Target]) {
     let said: Vec<_> = targets.iter().map(|target| (&*target.node, target.held.clone())).collect();
     for (who, held) in answers::grouped(&said, session.masters.len()) {

@@ -20,7 +20,7 @@ use crate::stderr;
 
 /// A lock, and how it ends after its command has exited.
 pub(super) enum Lock {
-    /// Locks that are released, or left to expire.
+    /// Released, or left to expire.
     Plain(GuardSet),
     /// The work is marked as done before.
     Once(OnceGuard),

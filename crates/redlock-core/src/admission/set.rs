@@ -196,8 +196,8 @@ pub(crate) fn printable(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns `true` for control characters, and for those that reorder or separate the text around
-/// them or have no width.
+/// Returns `true` for control characters, and for characters without a width or with an effect on
+/// the order or the lines of the text around them.
 fn is_invisible(character: char) -> bool {
     let is_format = matches!(
         character,

@@ -77,8 +77,8 @@ fn count(set: Vec<u8>) -> Cmd {
 }
 
 /// Returns the number of members, or `None` if the server refuses to count them. A key of another
-/// type has no members, so the master is not admitted. The scripts write nothing to such a key, and
-/// name it in their replies.
+/// type has no members, so the master is not admitted. The scripts write nothing to such a key. Their
+/// replies contain its name.
 pub(super) fn members(reply: &Value) -> Option<u32> {
     match reply {
         Value::Int(count) => u32::try_from(*count).ok(),

@@ -14,7 +14,7 @@ use crate::token::lifecycle::{Loss, Won};
 use crate::votes::last_answer::LastAnswer;
 use crate::waiting::{QueueAnswer, Refusal};
 
-/// An attempt that was lost.
+/// A lost attempt.
 struct Ended {
     request: RequestId,
     is_resumed: bool,

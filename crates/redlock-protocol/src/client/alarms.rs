@@ -1,4 +1,4 @@
-//! Alarms: what is due, and what follows.
+//! Alarms: the work that is due at a time, and its consequences.
 
 use redlock_core::Cause;
 

@@ -19,7 +19,7 @@ pub(super) struct Closing {
 }
 
 impl Closing {
-    /// Begins the end, which nobody waits for yet.
+    /// Begins the shutdown. No caller waits for its end yet.
     pub(super) fn new(until: Instant, steps_until: Instant) -> Self {
         Self { callers: Vec::new(), until, steps_until, is_over: false }
     }

@@ -1,5 +1,5 @@
-//! `Common`: what is below the parts: callers, the line, alarms, random choices, and what is known
-//! without a request.
+//! `Common`: the plain data below the parts: callers, the line, alarms, random choices, and facts
+//! derived without a request.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -54,7 +54,7 @@ pub enum End {
     Unanswered,
     /// No validity was left.
     TooLate,
-    /// The attempt was given up.
+    /// The caller gave up during the attempt.
     Aborted,
 }
 

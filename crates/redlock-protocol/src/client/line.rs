@@ -15,7 +15,7 @@ pub const WAITING_MAX: usize = 1_000_000;
 ///
 /// A key is held until its release is sent, and a mark is requested while a key is held. After a
 /// long line of attempts, the key would be held for longer than its TTL, and requests for that key
-/// would find it held by a caller that is done. There are at most as many releases as there were
+/// would be refused because of a caller that has returned it. There are at most as many releases as there were
 /// attempts, so attempts also get their turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Line {

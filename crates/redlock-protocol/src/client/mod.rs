@@ -13,8 +13,8 @@
 //! 2. Each vote and each event of a connection is one input, in the order in which they came. The
 //!    votes of a connection come before its *Down*.
 //! 3. `Turn` moves the line. Then the collected requests are handed to the masters, and the links
-//!    are polled, those of [`First`](effects::Effect::First) before the others. What one link has
-//!    read is handled before the next one is polled.
+//!    are polled. Links of [`First`](effects::Effect::First) are first. The votes of one link are
+//!    handled before the next one is polled.
 //! 4. New requests, votes and events are inputs again. Then `Alarms` fires the alarms.
 //! 5. The shell sleeps until the next input, or [`next_due`](Client::next_due), unless
 //!    [`wants_turn`](effects::Effects::wants_turn).

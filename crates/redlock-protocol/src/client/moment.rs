@@ -30,8 +30,8 @@ pub trait Moment: Debug {
     /// Returns `true` if the lease is valid by the holder's clock.
     fn is_held(&mut self, holder: RequestId) -> bool;
 
-    /// Ends a lease as lost, unless it has ended, after showing the holder these last answers.
-    /// Returns how it was lost. `None` if the holder had returned it before.
+    /// Shows the holder these last answers, and ends its lease as lost if it still runs. Returns how
+    /// it was lost. `None` if the holder had returned it before.
     fn lose(
         &mut self,
         holder: RequestId,
@@ -39,7 +39,7 @@ pub trait Moment: Debug {
         ledger: &Ledger,
     ) -> Option<LostReason>;
 
-    /// Ends a lease as released, unless it has ended.
+    /// Ends a lease as released if it still runs.
     fn end(&mut self, holder: RequestId);
 
     /// Returns whether the caller has taken its lock.

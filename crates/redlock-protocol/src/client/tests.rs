@@ -19,7 +19,7 @@ struct World {
     now: u64,
 }
 
-/// A request that was sent: the master, its kind, and the ticket of its vote.
+/// A sent request: the master, its kind, and the ticket of its vote.
 type Sent = (usize, Verb, u128);
 
 impl World {

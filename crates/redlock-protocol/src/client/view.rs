@@ -70,7 +70,7 @@ pub trait Points: Debug {
     fn lacks_votes(&self) -> bool;
 }
 
-/// What a request is for. The recorded sets of masters refuse only some of them.
+/// The purpose of a request. A recorded set that does not fit the list refuses only some purposes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// A new lock.

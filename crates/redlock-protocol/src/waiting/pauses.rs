@@ -4,8 +4,8 @@
 //! ends, and every attempt costs the masters a request and a release while they are being admitted.
 //! When a quorum votes, each head makes one attempt, at a random time within 40 ms. One attempt per
 //! second keeps the reasons in a caller's error up to date, and finds changes that no event has
-//! reported. Masters that are away, or are being checked, may vote at any time, so if only they are
-//! missing, the pause stays short.
+//! reported. Unreachable masters and masters in a check may vote at any time, so if only they
+//! are missing, the pause stays short.
 
 use std::time::Duration;
 

@@ -311,8 +311,8 @@ fn a_head_let_in_only_by_m_takes_a_place_and_sleeps() {
     assert_eq!(called_now.called(0, Call::Go, RESERVATION, start(0.5)), called(1));
 }
 
-/// A ballot is also refused if another process was faster, which must not put this one behind
-/// processes that came later.
+/// A ballot is also refused if another process was faster. Processes that came later must not
+/// overtake this one because of that.
 #[test]
 fn a_head_whose_ballot_is_refused_keeps_the_start_of_its_wait_and_not_its_place() {
     let mut world = World::after(&[JOIN, REFUSED, FIRST, HELD, Event::Due]);

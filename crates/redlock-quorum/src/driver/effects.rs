@@ -120,7 +120,7 @@ impl Driver {
         let lock = self.client.locks().get(hold.lock);
         let Some((lock, lease)) = lock.and_then(|lock| Some((lock, lock.machine().lease()?)))
         else {
-            // It was over at once. The caller tries again.
+            // The lease has already ended. The caller tries again.
             self.entries.remove(caller);
             return true;
         };

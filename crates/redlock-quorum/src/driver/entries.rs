@@ -64,7 +64,7 @@ impl Entries {
         }
     }
 
-    /// A caller has its lock. Returns its entry from before.
+    /// Records that a caller has its lock. Returns its previous entry.
     pub(super) fn hold(&mut self, caller: RequestId, cell: Arc<HoldCell>) -> Option<Entry> {
         Some(std::mem::replace(self.0.get_mut(caller)?, Entry::Holds(cell)))
     }

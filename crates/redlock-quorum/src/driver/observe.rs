@@ -205,7 +205,8 @@ impl Observer {
         log(|| debug!(%resource, %token, ?margin, "extended"));
     }
 
-    /// A request is answered with a lock, which may be that of the caller before.
+    /// Counts a request that is answered with a lock: a new one, or one handed over by a caller of this
+    /// process.
     pub(super) fn won(&self, cell: &HoldCell, hand_overs: u8, wait: Duration) {
         self.counters.acquired.add(1);
         self.counters.waits.add(wait);

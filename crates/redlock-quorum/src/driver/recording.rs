@@ -27,7 +27,7 @@ pub type Make = fn(&Terms) -> Box<dyn Tap>;
 
 static TAPS: OnceLock<Make> = OnceLock::new();
 
-/// Has every client that this process creates from here on tapped. Only the first call counts.
+/// Taps every client that this process creates from now on. Later calls have no effect.
 pub fn tap_all(make: Make) {
     TAPS.get_or_init(|| make);
 }

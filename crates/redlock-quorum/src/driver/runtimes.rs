@@ -74,7 +74,7 @@ impl Slot {
             let (slot, turns) = (self.clone(), self.ring());
             runtime.spawn(async move {
                 sleep(PATIENCE).await;
-                // If it has ended in the meantime, nothing is left to read.
+                // If the driver has stopped in the meantime, nothing is left to read.
                 let _ = slot.take_over(turns);
             });
         }

@@ -102,8 +102,8 @@ fn logged(server: &RedisServer, words: [&str; 2]) -> u64 {
     log.calls.get(&words.map(str::to_uppercase)).copied().unwrap_or(0)
 }
 
-/// What the log of one run of a server has contained so far. Each entry is read only once, because a
-/// busy server logs faster than the whole log can be read again and again.
+/// The part of a server's log that was read so far. Each entry is read only once, because a busy
+/// server logs faster than the whole log can be read again and again.
 #[derive(Default)]
 struct Log {
     next: u64,

@@ -5,8 +5,8 @@
 //! the effect of each script on it), `admission` (its answers about that), `ballots` (its handling
 //! of ballots), `marks` (completed jobs), `queues` (waiting contenders), `log`, `link` (one
 //! connection and the requests on their way), `agenda` (which connection is next), `world` (a
-//! master with all its connections, which is told the time), `outbox` and `faults`. None of these
-//! knows a runtime. Above them are `timed` (a world in tokio's time), `node` (the interface and the
+//! master with all its connections, driven by calls that pass the time), `outbox` and `faults`.
+//! None of these knows a runtime. Above them are `timed` (a world in tokio's time), `node` (the interface and the
 //! switches) and `nemesis` (a plan that uses the switches).
 
 mod admission;

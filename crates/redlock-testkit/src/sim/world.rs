@@ -14,7 +14,7 @@ use super::master::Master;
 use super::outbox::Outbox;
 
 /// One simulated master with all its connections, without a runtime. Every call passes the time to
-/// it, and [`World::settle`] carries out everything that is due.
+/// it, and [`World::settle`] does all work due by then.
 ///
 /// A [`SimNode`](crate::SimNode) is a connection to such a master for a lock in tokio's time. A
 /// program with its own events calls a world directly: after every change it settles the world and

@@ -1,4 +1,4 @@
-//! The notes after a successful `init`: what has changed, and what clients must wait for.
+//! The notes after a successful `init`: changes, and how long clients must wait.
 
 use std::time::Duration;
 

@@ -28,7 +28,7 @@ fn off_set() -> Option<Ballots> {
 }
 /// How long scripts may act.
 const ACT_WITHIN: Millis = 2000;
-/// The deadline of a script written by hand, which is never late.
+/// The deadline of scripts in these tests: no script is late.
 const UNTIL: Millis = Millis::MAX;
 /// TIME at the start of a test.
 const EPOCH: Millis = 1_000_000;

@@ -7,7 +7,7 @@
 //! In reading order: `lock` (one token), `steps` (carries out what a machine decides), `attempts`
 //! (from the first request to the end of the vote), `ballots`, `holding` (a lease and its holder),
 //! `extending`, `releasing`, `repeating` (releases that masters did not acknowledge),
-//! `unacknowledged` (which those are), `remains` (keys that are left).
+//! `unacknowledged` (the masters of these releases), `remains` (keys left on masters).
 
 mod attempts;
 mod ballots;

@@ -134,7 +134,7 @@ impl Locks {
         }
     }
 
-    /// Settles the requests to `master`, whose process has ended.
+    /// Settles the requests to `master`, because its server has restarted.
     pub fn process_ended(&mut self, master: usize, now: Instant) {
         self.unacknowledged[master].settle(now);
         if self.releases == 0 && self.leases == 0 {

@@ -1,5 +1,5 @@
-//! What the votes of an attempt show about the masters and the network, for callers that continue
-//! to wait and for measurements.
+//! The outcome of an attempt: the state of the masters and of the network by its votes, for callers
+//! that continue to wait and for measurements.
 
 use std::time::Duration;
 

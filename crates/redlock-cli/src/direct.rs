@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use redis::{Cmd, FromRedisValue, InfoDict, Value, cmd};
 use redlock_quorum::environment::Conversation;
-use redlock_quorum::server_error::{ServerError, without_arguments};
-use redlock_quorum::{Cause, Mark, Resource, SharedQueue};
+use redlock_quorum::server_error::{self, ServerError};
+use redlock_quorum::{Cause, Mark, Resource, SharedQueue, printable};
 use tokio::time::timeout;
 
 use crate::masters::Masters;
@@ -172,13 +172,16 @@ impl Direct {
     /// The value of one of its settings; `None` if it has no such setting.
     pub(crate) async fn setting(&mut self, name: &str) -> Result<Option<String>, Cause> {
         let pair: Vec<String> = self.ask(cmd("CONFIG").arg("GET").arg(name).clone()).await?;
-        Ok(pair.into_iter().nth(1))
+        Ok(pair.into_iter().nth(1).map(|value| printable::line(&value)))
     }
 
     /// Each member of a sorted set with its score, as the master writes it.
     pub(crate) async fn scores(&mut self, set: &[u8]) -> Result<Vec<(String, String)>, Cause> {
         let mut scores = cmd("ZREVRANGEBYSCORE");
-        self.ask(scores.arg(set).arg("+inf").arg("-inf").arg("WITHSCORES").clone()).await
+        let scores = scores.arg(set).arg("+inf").arg("-inf").arg("WITHSCORES").clone();
+        let scores: Vec<(Vec<u8>, String)> = self.ask(scores).await?;
+        let shown = |(member, score): (Vec<u8>, _)| (Resource::from(member).to_string(), score);
+        Ok(scores.into_iter().map(shown).collect())
     }
 
     /// The reply to each of these commands. An error is a reply.
@@ -236,10 +239,7 @@ pub(crate) async fn ask<T>(
 
 /// An error reply as one line of text, with its code.
 pub(crate) fn error_text(error: &redis::ServerError) -> String {
-    match error.details().map(without_arguments) {
-        Some(details) => format!("{} {details}", error.code()),
-        None => error.code().to_owned(),
-    }
+    server_error::message(error.code(), error.details())
 }
 
 /// The meaning of an error reply.

@@ -92,7 +92,7 @@ impl Failure {
     /// Prints the cause, unless the failure is quiet, and returns the exit code.
     pub(crate) fn report(&self) -> u8 {
         if !self.is_quiet {
-            stderr::complain(&stderr::redact(&self.line()));
+            stderr::complain(&self.line());
         }
         self.code
     }

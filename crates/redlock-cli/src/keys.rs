@@ -1,7 +1,7 @@
 //! The library's own keys on a master. Their names are on the wire and never change.
 
 use redis::Value;
-use redlock_quorum::{Cause, Mark, ServerReport, SharedQueue};
+use redlock_quorum::{Cause, Mark, Resource, ServerReport, SharedQueue};
 
 use crate::direct::{Direct, error_text, is_of_another_type};
 
@@ -96,7 +96,7 @@ impl Types {
     fn add(&mut self, key: &[u8], reply: Option<&Value>) {
         match reply {
             Some(Value::ServerError(error)) if is_of_another_type(error) => {
-                self.foreign.push(String::from_utf8_lossy(key).into_owned());
+                self.foreign.push(Resource::from(key).to_string());
             }
             Some(Value::ServerError(error)) => {
                 self.unknown.push(Cause::of_error_reply(error_text(error)));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use redlock_quorum::{
-    Cause, Guard, NodeVote, Permitted, RecordedSet, Standing, State, Status, Verdict,
+    Cause, Guard, NodeVote, Permitted, RecordedSet, Standing, State, Status, Verdict, printable,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
@@ -226,12 +226,17 @@ pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
         return Err(Failure::new(CANNOT_PRINT, anyhow!(STDOUT_CLOSED)));
     }
     let text = serde_json::to_string(value).map_err(|error| Failure::new(CANNOT_PRINT, error))?;
-    line(&text)
+    program(&text)
 }
 
 /// Prints the result. Succeeds once the operating system has taken it. A reader that has closed the
 /// pipe, such as `head`, gets no error line.
 pub(crate) fn line(text: &str) -> Result<(), Failure> {
+    program(&printable::lines(text))
+}
+
+/// The same for a text that another program reads, or that clears the screen.
+pub(crate) fn program(text: &str) -> Result<(), Failure> {
     printed(&format!("{text}\n")).map_err(unprinted)
 }
 

@@ -3,9 +3,11 @@
 use std::io::{self, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use redlock_quorum::printable;
+
 /// Prints an informational line on stderr. It never starts with `redlock:`, which marks causes.
 pub(crate) fn note(text: &str) {
-    let line = redact(&format!("note: {text}"));
+    let line = format!("note: {text}");
     match held_back().as_mut() {
         Some(lines) => lines.push(line),
         None => complain(&line),
@@ -14,7 +16,7 @@ pub(crate) fn note(text: &str) {
 
 /// A [`note`] that cannot wait for the end of a quiet command.
 pub(crate) fn note_now(text: &str) {
-    complain(&redact(&format!("note: {text}")));
+    complain(&format!("note: {text}"));
 }
 
 /// The notes of a quiet command, until it is known whether it succeeds.
@@ -35,41 +37,11 @@ pub(crate) fn end_holding_back(has_succeeded: bool) {
     lines.iter().filter(|_| !has_succeeded).for_each(|line| complain(line));
 }
 
-/// Writes a whole text to stderr in one piece. Otherwise the lines of parallel commands, such as
-/// cron jobs, could mix.
+/// Writes a whole text to stderr in one piece, without passwords. Otherwise the lines of parallel
+/// commands, such as cron jobs, could mix.
 pub(crate) fn complain(text: &str) {
+    let text = printable::lines(text);
+    let text = printable::without_credentials(&text);
     // There is nothing left to be done about a closed stderr.
     let _ = io::stderr().write_all(format!("{text}\n").as_bytes());
-}
-
-/// Hides the part between `://` and the last `@` of each word, which may be a password typed in the
-/// wrong place. The general form of a URL is not a secret.
-pub(crate) fn redact(text: &str) -> String {
-    const FORM: &str = "redis://[user:password@]host";
-    let word = |word: &str| match (word.find("://"), word.rfind('@')) {
-        (Some(start), Some(end)) if start + 3 <= end => {
-            format!("{}***{}", &word[..start + 3], &word[end..])
-        }
-        _ => word.to_owned(),
-    };
-    let part = |part: &str| part.split_inclusive(char::is_whitespace).map(word).collect::<String>();
-    text.split(FORM).map(part).collect::<Vec<_>>().join(FORM)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn passwords_are_hidden_in_any_argument() {
-        let text = "found 'redis://me:ses@me@h:1' and\nrediss://:x@h2, not a@b";
-        let redacted = redact(text);
-        assert_eq!(redacted, "found 'redis://***@h:1' and\nrediss://***@h2, not a@b");
-    }
-
-    #[test]
-    fn the_form_of_a_url_is_shown() {
-        let advice = "write redis://[user:password@]host[:port][/db], rediss://... for TLS";
-        assert_eq!(redact(advice), advice);
-    }
 }

@@ -10,7 +10,7 @@ use crate::dashes;
 use crate::definition::definition;
 use crate::exit::USAGE;
 use crate::output;
-use crate::stderr::{self, redact};
+use crate::stderr;
 
 /// The command line; or, once help, version or an error has been printed, the exit code.
 pub(crate) fn parse(words: &[OsString]) -> Result<Cli, u8> {
@@ -38,7 +38,7 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Cli, u8> {
                 Some(text) => text,
                 None => in_our_words(&error.render().to_string()),
             };
-            complain(&redact(&text));
+            complain(&text);
             Err(USAGE)
         }
     }

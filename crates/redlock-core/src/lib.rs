@@ -36,6 +36,7 @@ mod numbers;
 mod op;
 #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only a real master needs it"))]
 mod packed;
+pub mod printable;
 #[cfg(feature = "redis")]
 mod redis;
 mod reservation;

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::printable;
+
 /// The name of the thing that a lock protects: any bytes, up to [`Resource::LEN_MAX`] of them.
 ///
 /// Every string and byte string converts into a resource, so that `redlock.lock("orders:42")` reads
@@ -78,7 +80,7 @@ impl Resource {
 impl fmt::Display for Resource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match str::from_utf8(&self.0) {
-            Ok(text) if !text.chars().any(char::is_control) => f.write_str(text),
+            Ok(text) if !text.contains(printable::is_invisible) => f.write_str(text),
             _ => write!(f, "{}", self.0.escape_ascii()),
         }
     }
@@ -160,5 +162,6 @@ mod tests {
     fn display_escapes_unprintable_names() {
         assert_eq!(Resource::from(&b"a\xff\n"[..]).to_string(), "a\\xff\\n");
         assert_eq!(Resource::from("caf\u{e9}").to_string(), "caf\u{e9}");
+        assert_eq!(Resource::from("a\u{202e}b").to_string(), "a\\xe2\\x80\\xaeb");
     }
 }

@@ -1,5 +1,7 @@
 //! `ServerError`: what an error reply of a server means, decided in one place.
 
+use crate::printable;
+
 /// The meaning of an error reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -94,6 +96,14 @@ impl ServerError {
     pub fn passes(self) -> bool {
         matches!(self, Self::Demoted | Self::Loading | Self::Busy | Self::Refusing)
     }
+}
+
+/// Returns an error reply as one line of text, with its code, and without arguments and secrets.
+pub fn message(code: &str, details: Option<&str>) -> String {
+    printable::line(&match details.map(without_arguments) {
+        Some(details) => format!("{code} {details}"),
+        None => code.to_owned(),
+    })
 }
 
 /// Returns an error's text without the arguments that servers quote, which may be a script, and

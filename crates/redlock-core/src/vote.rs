@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::admission::AdmissionReply;
 use crate::duration::spelled;
+use crate::printable;
 use crate::{Balloted, Cause, Instant, Marked, Queued, Reservation};
 
 /// A master's verdict on one key. Everything that is not a clear answer is *unknown*.
@@ -189,7 +190,7 @@ impl Answer {
 /// Returns a key's value as text. Other clients can write any bytes.
 fn readable(value: &[u8]) -> String {
     match str::from_utf8(value) {
-        Ok(text) if !text.chars().any(char::is_control) => text.to_owned(),
+        Ok(text) if !text.contains(printable::is_invisible) => text.to_owned(),
         _ => value.escape_ascii().to_string(),
     }
 }

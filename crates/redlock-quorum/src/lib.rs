@@ -286,6 +286,9 @@ pub use redlock_core::SharedQueue;
 pub use redlock_core::admission::{Names, RecordedSet, SetId};
 #[doc(hidden)]
 pub use redlock_core::commands;
+#[doc(hidden)]
+pub use redlock_core::printable;
+#[doc(hidden)]
 pub use redlock_core::server_error;
 pub use redlock_core::{
     Cause, Clock, Credentials, FencingToken, Instant, InvalidFencingToken, InvalidLabel,

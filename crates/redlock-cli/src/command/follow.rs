@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal};
 use std::time::SystemTime;
 
 use futures::StreamExt;
-use redlock_quorum::Status;
+use redlock_quorum::{Status, printable};
 use tokio::signal::ctrl_c;
 
 use crate::answers;
@@ -49,10 +49,9 @@ async fn show(session: &Session, status: &Status, as_json: bool) -> Result<(), F
     let key = session.key.to_string();
     let at = moment::date_and_time(SystemTime::now());
     if io::stdout().is_terminal() {
-        output::line(&format!(
-            "{REDRAW}{}\nsince {at}",
-            output::people(&key, status, session.is_verbose)
-        ))
+        let people = output::people(&key, status, session.is_verbose);
+        let text = format!("{people}\nsince {at}");
+        output::program(&format!("{REDRAW}{}", printable::lines(&text)))
     } else {
         output::line(&format!("{at} {}", answers::verdict_and_waiters(&key, status)))
     }

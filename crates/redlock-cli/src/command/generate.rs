@@ -16,7 +16,7 @@ pub(crate) fn generate(what: &Generated) -> Result<u8, Failure> {
             clap_complete::generate(*shell, &mut definition(), "redlock", &mut text);
         }
     }
-    output::line(String::from_utf8_lossy(&text).trim_end())?;
+    output::program(String::from_utf8_lossy(&text).trim_end())?;
     Ok(0)
 }
 

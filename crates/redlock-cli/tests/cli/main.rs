@@ -15,6 +15,7 @@ mod doctor;
 mod fencing;
 mod force;
 mod guide;
+mod hostile;
 mod init;
 mod keys;
 mod list_doubts;

@@ -128,7 +128,7 @@ fn relay_strictly(client: &TcpStream, server: &TcpStream) {
 }
 
 /// Reads a command. `None` if there are no more.
-fn command(from: &mut impl BufRead) -> Option<Vec<Vec<u8>>> {
+pub(crate) fn command(from: &mut impl BufRead) -> Option<Vec<Vec<u8>>> {
     let count = number(from)?;
     let word = |from: &mut dyn BufRead| {
         let mut word = vec![0; number(from)? + 2];

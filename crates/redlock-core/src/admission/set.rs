@@ -15,6 +15,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::numbers::{number, sixteen_digits};
+use crate::printable;
 
 /// The id of a set of masters: 16 random hex digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -190,20 +191,10 @@ impl fmt::Debug for Names {
 /// Returns a name as it is shown. A name with characters that change how the line looks is shown as
 /// a record has it, because others may write records.
 pub(crate) fn printable(name: &str) -> Cow<'_, str> {
-    match name.contains(is_invisible) {
+    match name.contains(printable::is_invisible) {
         true => encode(name).into(),
         false => name.into(),
     }
-}
-
-/// Returns `true` for control characters, and for characters without a width or with an effect on
-/// the order or the lines of the text around them.
-fn is_invisible(character: char) -> bool {
-    let is_format = matches!(
-        character,
-        '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}'
-    );
-    character.is_control() || is_format
 }
 
 /// The names as `printable` shows them, separated by commas.

@@ -5,6 +5,7 @@ use redis::{Cmd, Value, cmd};
 
 use super::namespace::Namespace;
 use super::resp;
+use crate::printable;
 use crate::server_error::ServerError;
 use crate::{Answer, Cause, Entry, Exit, Op, SharedQueue, Verb, Verdict};
 
@@ -126,7 +127,8 @@ fn failed(reply: &Value) -> Option<Vec<Failed>> {
 impl Failed {
     fn of(pair: &[Value]) -> Option<Self> {
         let [Value::BulkString(command), Value::BulkString(error)] = pair else { return None };
-        let [command, error] = [command, error].map(|it| String::from_utf8_lossy(it).into_owned());
+        let [command, error] =
+            [command, error].map(|it| printable::line(&String::from_utf8_lossy(it)));
         Some(Self { command, error })
     }
 

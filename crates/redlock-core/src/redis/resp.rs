@@ -5,7 +5,7 @@ use redis::Value;
 
 use crate::Cause;
 use crate::packed::{Packed, Room};
-use crate::server_error::{ServerError, without_arguments};
+use crate::server_error::{self, ServerError};
 
 /// The end of a line.
 const END: &[u8] = b"\r\n";
@@ -263,12 +263,9 @@ pub(super) fn kind(error: &redis::ServerError) -> ServerError {
     ServerError::of(&message(error))
 }
 
-/// Returns an error reply as one line of text, without our scripts.
+/// Returns an error reply as one line of text.
 pub(super) fn message(error: &redis::ServerError) -> String {
-    match error.details().map(without_arguments) {
-        Some(details) => format!("{} {details}", error.code()),
-        None => error.code().to_owned(),
-    }
+    server_error::message(error.code(), error.details())
 }
 
 #[cfg(test)]

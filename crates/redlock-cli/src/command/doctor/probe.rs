@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use redlock_quorum::commands::Uses;
 use redlock_quorum::{
-    Cause, FencingToken, LEAD_MAX_US, Mark, NodeReport, Quarantine, ServerReport,
+    Cause, FencingToken, LEAD_MAX_US, Mark, NodeReport, Quarantine, ServerReport, printable,
 };
 use serde::Serialize;
 
@@ -210,7 +210,8 @@ async fn eviction(
     let Some(memory) = queries.noted("INFO memory", &["+info"], memory)? else {
         return Ok((None, None));
     };
-    let Some(policy) = memory.get::<String>("maxmemory_policy") else {
+    let policy = memory.get::<String>("maxmemory_policy");
+    let Some(policy) = policy.map(|policy| printable::line(&policy)) else {
         queries.failed.push("INFO memory: it has no maxmemory_policy".into());
         return Ok((None, None));
     };

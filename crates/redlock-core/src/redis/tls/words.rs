@@ -7,7 +7,7 @@ use tokio_rustls::rustls::pki_types::pem;
 use tokio_rustls::rustls::{AlertDescription, CertificateError, Error};
 
 use super::super::stream::{not_connected, unusable};
-use crate::{Cause, NoConnection, TlsFault};
+use crate::{Cause, NoConnection, TlsFault, printable};
 
 /// Returns the cause of an error that TLS has reported. `None` if it comes from below TLS.
 pub(in crate::redis) fn cause(error: &io::Error) -> Option<Cause> {
@@ -140,7 +140,9 @@ fn not_for(name: Option<&str>, names: &[String]) -> String {
     let names = match names {
         [] => "no name".to_owned(),
         // `DnsName("a")` and `IpAddress(127.0.0.1)` are for programmers.
-        names => names.iter().map(|name| bare(name)).collect::<Vec<_>>().join(" and "),
+        names => {
+            printable::line(&names.iter().map(|name| bare(name)).collect::<Vec<_>>().join(" and "))
+        }
     };
     format!(
         "the server's certificate is not for the host{name} of the URL but for {names}: use such \

@@ -6,16 +6,24 @@ use crate::printable;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// The log-in is missing or wrong: `NOAUTH`, `WRONGPASS`.
-    LogIn,
+    /// The server requires a password, and got none: `NOAUTH`.
+    NoLogIn,
+    /// The user or the password is wrong: `WRONGPASS`.
+    WrongLogIn,
+    /// The default user got a password, and has none.
+    NoPasswordSet,
     /// The user lacks the right to a command, a key or a channel: `NOPERM`.
     Denied,
     /// The server does not have the command: it is too old, or its configuration renames it.
     UnknownCommand,
     /// The server allows scripts only keys that the call declares.
     UndeclaredKey,
-    /// The server cannot be used with this URL: protected mode, a cluster node, no such database.
-    Unusable,
+    /// The server accepts only clients of its own host: `DENIED`.
+    Protected,
+    /// The server does not have the database.
+    NoDatabase,
+    /// The server is a node of a cluster.
+    Cluster,
     /// The key is of another type, or has a value that no client of this library writes.
     WrongType,
     /// The server is no longer a master: `READONLY`, `MASTERDOWN`.
@@ -68,11 +76,15 @@ impl ServerError {
     /// is treated as temporary, so the lock is tried again.
     pub fn lasts(self) -> bool {
         match self {
-            Self::LogIn
+            Self::NoLogIn
+            | Self::WrongLogIn
+            | Self::NoPasswordSet
             | Self::Denied
             | Self::UnknownCommand
             | Self::UndeclaredKey
-            | Self::Unusable
+            | Self::Protected
+            | Self::NoDatabase
+            | Self::Cluster
             | Self::WrongType => true,
             Self::Demoted
             | Self::NoScript
@@ -88,7 +100,9 @@ impl ServerError {
     /// Returns `true` if the server sends the error for any command, so that it shows nothing about
     /// the rights of the user or about the command.
     pub fn is_of_every_command(self) -> bool {
-        matches!(self, Self::LogIn | Self::Unusable | Self::Loading | Self::Busy)
+        let is_of_log_in = matches!(self, Self::NoLogIn | Self::WrongLogIn | Self::NoPasswordSet);
+        let is_of_url = matches!(self, Self::Protected | Self::NoDatabase | Self::Cluster);
+        is_of_log_in || is_of_url || matches!(self, Self::Loading | Self::Busy)
     }
 
     /// Returns `true` if the error is known to go away by itself. An unknown error is treated as
@@ -136,19 +150,20 @@ const UNDECLARED: [&str; 4] = [
 ];
 
 /// How errors begin.
-const KNOWN: [(&str, ServerError); 26] = [
-    ("WRONGPASS", ServerError::LogIn),
-    ("NOAUTH", ServerError::LogIn),
-    ("ERR AUTH", ServerError::LogIn),
-    ("ERR Client sent AUTH", ServerError::LogIn),
-    ("ERR invalid password", ServerError::LogIn),
+const KNOWN: [(&str, ServerError); 27] = [
+    ("WRONGPASS", ServerError::WrongLogIn),
+    ("NOAUTH", ServerError::NoLogIn),
+    ("ERR AUTH", ServerError::NoPasswordSet),
+    ("ERR Client sent AUTH", ServerError::NoPasswordSet),
+    ("ERR invalid password", ServerError::WrongLogIn),
     ("NOPERM", ServerError::Denied),
     ("ERR unknown command", ServerError::UnknownCommand),
-    ("DENIED", ServerError::Unusable),
-    ("MOVED", ServerError::Unusable),
-    ("ASK", ServerError::Unusable),
-    ("ERR invalid DB index", ServerError::Unusable),
-    ("ERR DB index", ServerError::Unusable),
+    ("DENIED", ServerError::Protected),
+    ("MOVED", ServerError::Cluster),
+    ("ASK", ServerError::Cluster),
+    ("ERR SELECT is not allowed in cluster mode", ServerError::Cluster),
+    ("ERR invalid DB index", ServerError::NoDatabase),
+    ("ERR DB index", ServerError::NoDatabase),
     ("WRONGTYPE", ServerError::WrongType),
     ("ERR the mark is malformed", ServerError::WrongType),
     // The answer of Redis 8.4 to `DELEX key IFEQ value`.

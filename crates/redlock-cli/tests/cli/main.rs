@@ -21,6 +21,7 @@ mod keys;
 mod list_doubts;
 mod listing;
 mod lists;
+mod log_in;
 mod loss;
 mod masters;
 mod max_ttl;

@@ -42,7 +42,7 @@ pub(super) fn of(cause: &Cause, of: Circumstances) -> (&'static str, Cow<'static
         Cause::TwinOf(_) => {
             ("this server is listed twice, and only one address votes", "list each server once")
         }
-        Cause::ErrorReply(text) => error_reply(text, cause.is_curable()),
+        Cause::ErrorReply(text) => error_reply(ServerError::of(text)),
         cause => (MISSED, unconnected(cause)),
     };
     (impact, fix.into())
@@ -98,25 +98,48 @@ fn forgot(not: &NotAdmitted, of: Circumstances) -> String {
 }
 
 /// Errors that last come from who we are and what we may do. Others pass, or are the server's own.
-fn error_reply(text: &str, passes: bool) -> (&'static str, &'static str) {
-    match ServerError::of(text) {
-        ServerError::UnknownCommand => (
-            "it does not vote",
-            "remove rename-command for this command from its configuration and restart it, or upgrade it",
-        ),
-        ServerError::Denied => (
-            "it does not vote",
-            "grant its user the missing rights, which `redlock acl --check` names",
-        ),
-        _ if !passes => {
-            ("it does not vote", "check the password and the rights of the user in its URL")
-        }
+fn error_reply(error: ServerError) -> (&'static str, &'static str) {
+    match error {
+        _ if error.lasts() => ("it does not vote", lasting(error)),
         ServerError::Busy => (
             "a running script blocks the server",
             "find out who runs it, and stop it with SCRIPT KILL",
         ),
         ServerError::Loading => LOADING,
         _ => (MISSED, "check the server: its error is above"),
+    }
+}
+
+/// Returns the fix for an error that lasts.
+fn lasting(error: ServerError) -> &'static str {
+    match error {
+        ServerError::NoLogIn => {
+            "add a user and a password to its URL, or set REDLOCK_PASSWORD_FILE and, for a user \
+             other than default, REDLOCK_USERNAME"
+        }
+        ServerError::WrongLogIn => {
+            "correct the user and the password in its URL, or in REDLOCK_USERNAME and \
+             REDLOCK_PASSWORD_FILE; if they are right, enable the user (ACL SETUSER USER on)"
+        }
+        ServerError::NoPasswordSet => {
+            "remove the password from its URL or unset REDLOCK_PASSWORD_FILE, because its default \
+             user has none; or set one with requirepass; or name the user that the password \
+             belongs to"
+        }
+        ServerError::Protected => {
+            "set a password for its default user (requirepass) and use it here; or, if only trusted \
+             hosts reach the server, set protected-mode no"
+        }
+        ServerError::NoDatabase => {
+            "use a smaller number of the database in its URL, the same for all masters and clients; \
+             or raise `databases` in its configuration and restart it"
+        }
+        ServerError::Cluster => "use independent masters",
+        ServerError::UnknownCommand => {
+            "remove rename-command for this command from its configuration and restart it, or \
+             upgrade it"
+        }
+        _ => "grant its user the missing rights, which `redlock acl --check` names",
     }
 }
 
@@ -188,11 +211,19 @@ mod tests {
     };
 
     #[test]
-    fn only_errors_that_last_are_about_the_user_of_the_url() {
+    fn each_error_reply_has_its_own_fix() {
         let fix = |error: &str| of(&Cause::of_error_reply(error.into()), NONE).1;
-        let wrong = "WRONGPASS invalid username-password pair";
-        assert!(fix(wrong).contains("the password and the rights"));
-        assert!(fix("NOPERM no permissions").contains("`redlock acl --check`"));
+        for (lasting, says) in [
+            ("WRONGPASS invalid username-password pair", "correct the user and the password"),
+            ("NOAUTH Authentication required.", "add a user and a password to its URL"),
+            ("ERR AUTH <password> called without any password", "remove the password from its URL"),
+            ("DENIED Redis is running in protected mode", "set protected-mode no"),
+            ("ERR DB index is out of range", "use a smaller number of the database"),
+            ("MOVED 1234 10.0.0.1:6379", "use independent masters"),
+            ("NOPERM no permissions", "`redlock acl --check`"),
+        ] {
+            assert!(fix(lasting).contains(says), "{lasting}: {}", fix(lasting));
+        }
         for (passing, says) in [
             ("BUSY Redis is busy running a script.", "SCRIPT KILL"),
             ("LOADING Redis is loading the dataset in memory", "finish loading"),

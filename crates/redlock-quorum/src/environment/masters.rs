@@ -130,7 +130,8 @@ fn some(
 
 /// Returns `true` if a comma may have cut this entry out of a password. Its text must not be shown.
 fn is_part_of_a_password(master: &Master, list: &[Master]) -> bool {
-    !master.url.contains("://") && list.iter().any(|other| other.url.contains('@'))
+    let has_scheme = master.url.contains("://") || master.url.starts_with("unix:/");
+    !has_scheme && list.iter().any(|other| other.url.contains('@'))
 }
 
 /// Splits URLs at commas and line ends. A line that starts with `#` is a comment.
@@ -154,6 +155,8 @@ mod tests {
         assert!(!error.contains("secret") && !error.contains("12"), "{error}");
         let list = listed("redis://u:p@a,b:7000", |_| "NODES".into());
         assert!(some(list, Default::default).is_err());
+        let list = listed("unix:/path?pass=a@b", |_| "NODES".into());
+        assert_eq!(some(list, Default::default).unwrap().len(), 1, "it has a scheme");
         let list = listed("redis://a,b:7000", |_| "NODES".into());
         assert_eq!(some(list, Default::default).unwrap().len(), 2);
     }

@@ -42,6 +42,25 @@ fn a_plus_sign_is_literal_in_every_form_of_a_url() {
 }
 
 #[test]
+fn an_empty_user_or_password_is_none_in_every_form_of_a_url() {
+    for (url, password) in [
+        ("redis://:@h", None),
+        ("redis://:pw@h", Some("pw")),
+        ("unix:///s?user=&pass=", None),
+        ("unix:/s?pass=", None),
+        ("unix:///s?user=&pass=pw", Some("pw")),
+    ] {
+        let login = Address::parse(url).unwrap().login;
+        assert_eq!((login.username, login.password.as_deref()), (None, password), "{url}");
+    }
+}
+
+#[test]
+fn name_of_a_socket_has_no_line_end() {
+    assert_eq!(Address::parse("unix:///run/a%0Ab").unwrap().name, "/run/a\\nb");
+}
+
+#[test]
 fn malformed_urls_are_refused_with_reason_and_expected_form() {
     for (url, why) in [
         ("", "it is empty"),
@@ -53,6 +72,26 @@ fn malformed_urls_are_refused_with_reason_and_expected_form() {
         ("redis://h:99999", "port is not a number from 1 to 65535"),
         ("redis://h:0", "port is not a number"),
         ("redis://h:", "port is not a number"),
+        ("redis://h:+21001", "port is not a number"),
+        ("redis://user%3Apw%40host", "encode only the user and the password"),
+        ("redis://user%3Apw@host", "the : between them is not encoded"),
+        ("redis://me:p%ffw@h", "decoded, is not UTF-8"),
+        ("redis://m%e4:pw@h", "decoded, is not UTF-8"),
+        ("unix:///s?user=me&pass=p%ffw", "decoded, is not UTF-8"),
+        ("unix:/s?user=m%e4&pass=pw", "decoded, is not UTF-8"),
+        ("unix:///s?user=me&pass=", "a user but no password"),
+        ("unix://", "it has no path"),
+        ("unix:///?db=1", "it has no path"),
+        ("unix:/", "it has no path"),
+        ("unix:/s?password=x", "unknown option after the ?"),
+        ("unix://run/redis.sock", "begins after two slashes"),
+        ("unix://me%3Apw%40/s", "write user and password as ?user=USER"),
+        ("redis://h/-1", "not a number from 0 to 2147483647"),
+        ("redis://h/+1", "not a number from 0 to 2147483647"),
+        ("redis://h/2147483648", "not a number from 0 to 2147483647"),
+        ("unix:///s?db=-1", "not a number from 0 to 2147483647"),
+        ("redis://h?protocol=resp3&protocol=resp2", "is repeated; write each once"),
+        ("unix:///s?pass=a&db=1&pass=b", "is repeated; write each once"),
         ("redis://[::1]:x", "port is not a number"),
         ("redis://me:secret/0", "a password would end with @"),
         ("redis://:p@s/s@h:1", "/ as %2F"),
@@ -138,6 +177,15 @@ fn errors_and_debug_contain_no_secrets() {
         "unix://me:sesame/run/redis.sock?x=1",
         "redis://me:12/sesame",
         "redis://h:1/sesame@x",
+        "redis://user%3Asesame%40host",
+        "redis://user%3asesame%40host:6379/5",
+        "redis://sesame%40host",
+        "redis://:sesame%40host",
+        "redis://user%3Asesame@host",
+        "rediss://user%3Asesame%40host,redis://i",
+        "unix://user%3Asesame%40/run/redis.sock",
+        "unix:///user%3Asesame%40/run/redis.sock",
+        "unix:/run/redis.sock?user=sesame&pass=%ff",
         "\"redis://me:sesame@h\"",
         "\u{feff}redis://me:sesame@h",
         "sesame",

@@ -2,13 +2,14 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::Command;
 
 use redlock_quorum::Guard;
-use redlock_quorum::environment::{self as variables, TOKEN};
+use redlock_quorum::environment::{self as variables, TOKEN, is_pipe};
 
 use crate::args::Run;
-use crate::global::Global;
+use crate::global::{self, Global};
 use crate::held::{Entry, Held};
 
 /// The changes to the environment of `redlock run` itself.
@@ -80,13 +81,23 @@ impl Environment {
     }
 }
 
-/// Returns the options as variables with the same meaning.
+/// Returns the options as variables with the same meaning. A command cannot read a pipe again that
+/// this process has read, so it gets the contents.
 fn masters(global: &Global) -> impl Iterator<Item = (&'static str, OsString)> {
-    // In an URL, and in a variable that lists URLs, a comma means two things.
-    let nodes: Vec<_> = global.nodes.iter().map(|url| url.replace(',', "%2C")).collect();
-    let nodes = (!nodes.is_empty()).then(|| (variables::NODES, nodes.join(",").into()));
+    let config = global::variable(variables::CONFIG).filter(|file| is_pipe(Path::new(file)));
+    let list = global.named.file.as_deref().is_some_and(is_pipe);
+    let nodes = (!global.nodes.is_empty() || config.is_some() || list).then(|| urls(global));
+    let nodes = nodes.map(|urls| (variables::NODES, urls));
+    let config = config.map(|_| (variables::CONFIG, "/dev/null".into()));
     let values = global.values().into_iter();
-    nodes.into_iter().chain(values.filter_map(|(name, value)| Some((name, value?))))
+    let values = values.filter_map(|(name, value)| Some((name, value?)));
+    nodes.into_iter().chain(config).chain(values)
+}
+
+/// Returns the masters as one list. A comma in a URL would separate two of them.
+fn urls(global: &Global) -> OsString {
+    let urls = global.named.masters.iter().map(|master| master.url.replace(',', "%2C"));
+    urls.collect::<Vec<_>>().join(",").into()
 }
 
 /// Returns the variables that contain the addresses and credentials of masters. A command must not

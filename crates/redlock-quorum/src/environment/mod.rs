@@ -23,6 +23,7 @@ pub use self::lookup::Environment;
 pub use self::masters::{Master, Named};
 pub use self::password::PasswordFile;
 pub use self::pem::{Pem, PemFile, PemFiles};
+pub use self::reading::is_pipe;
 pub use self::source::Source;
 pub use self::variables::{
     CONFIG, LABEL, MAX_TTL, NODE_TIMEOUT, NODES, NODES_FILE, PASSWORD_FILE, PLAIN, PREFIX,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use redlock_core::Tls;
 
 use crate::environment::lookup::Environment;
-use crate::environment::reading::{read, shown};
+use crate::environment::reading::{read_again, shown};
 use crate::environment::source::Source;
 use crate::environment::variables::{TLS_CA, TLS_CERT, TLS_KEY, Variable};
 use crate::settings::BuildError;
@@ -87,7 +87,7 @@ impl PemFile {
     }
 
     fn read(&self) -> Result<Vec<u8>, BuildError> {
-        read(&self.origin, &self.path)
+        read_again(&self.origin, &self.path)
     }
 
     /// Returns the error for a missing counterpart, which is named in the same way as this file: by

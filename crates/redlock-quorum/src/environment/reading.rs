@@ -1,33 +1,88 @@
 //! Reading a file that a setting names.
 
-use std::fs::OpenOptions;
-use std::io::{self, Read};
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, IsTerminal, Read};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
+use redlock_core::duration::spelled;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 use crate::settings::BuildError;
 
 /// The most bytes that are read of a file. A bundle of all public CAs has a quarter of that.
 const LARGEST: u64 = 1 << 20;
+/// The longest time to the end of a pipe. Its writer may get the text from another machine.
+const LONGEST: Duration = Duration::from_secs(10);
 
-/// Returns the contents of a text file. A file without an end is refused, so that no command hangs.
+/// Returns the contents of a text file that is read only once, so it may be a pipe. A file without
+/// an end is refused, so that no command hangs.
 pub(super) fn contents(file: &Path) -> io::Result<Vec<u8>> {
-    // Otherwise the call would wait for a process that writes into a pipe.
+    text_of(&open(file)?, LONGEST)
+}
+
+/// Returns the contents of a text file that is read again for each connection.
+fn contents_again(file: &Path) -> io::Result<Vec<u8>> {
+    let file = open(file)?;
+    let kind = match file.metadata()?.file_type().is_fifo() {
+        true => "a pipe",
+        false if file.is_terminal() => "a terminal",
+        false => return text_of(&file, LONGEST),
+    };
+    let why = format!("it is {kind}, but is read again for each connection; use a regular file");
+    Err(io::Error::other(why))
+}
+
+/// Opens a file without waiting for the writer of a pipe.
+fn open(file: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK.bits().cast_signed();
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(file)?;
-    if file.metadata()?.file_type().is_fifo() {
-        let why = "it is a pipe, and must be a file that can be read more than once";
-        return Err(io::Error::other(why));
-    }
-    let mut text = Vec::new();
-    file.take(LARGEST + 1).read_to_end(&mut text)?;
+    OpenOptions::new().read(true).custom_flags(flags).open(file)
+}
+
+fn text_of(file: &File, limit: Duration) -> io::Result<Vec<u8>> {
+    let text = bytes_of(file, limit)?;
     let refused = match text.len() as u64 > LARGEST {
         true => Some("it has more than 1 MiB, which is the limit"),
         false => of_another_encoding(&text),
     };
     refused.map_or(Ok(text), |why| Err(io::Error::other(why)))
+}
+
+/// Reads to the end, or one byte more than the limit.
+fn bytes_of(file: &File, limit: Duration) -> io::Result<Vec<u8>> {
+    let end = Instant::now() + limit;
+    let mut bytes = Vec::new();
+    loop {
+        // A pipe that no process has opened for writing yet seems to be at its end.
+        if !is_ready(file, end)? {
+            let why = format!("it has no end after {}; check its writer", spelled(limit));
+            return Err(io::Error::new(ErrorKind::TimedOut, why));
+        }
+        match file.take(LARGEST + 1 - bytes.len() as u64).read_to_end(&mut bytes) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            result => return result.map(|_| bytes),
+        }
+    }
+}
+
+/// Waits for bytes or for the end of the file. Returns `false` if the time is over.
+fn is_ready(file: &File, end: Instant) -> io::Result<bool> {
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let left = Timespec::try_from(left).map_err(io::Error::other)?;
+        match poll(&mut [PollFd::new(file, PollFlags::IN)], Some(&left)) {
+            Err(Errno::INTR) => {}
+            ready => return Ok(ready? > 0),
+        }
+    }
+}
+
+/// Returns `true` for a file that can be read only once.
+pub fn is_pipe(file: &Path) -> bool {
+    file.metadata().is_ok_and(|found| found.file_type().is_fifo())
 }
 
 /// Returns the fault of a text that is not UTF-8 without a byte-order mark.
@@ -44,14 +99,23 @@ fn of_another_encoding(text: &[u8]) -> Option<&'static str> {
     }
 }
 
+/// Reads a file that is read only once.
 pub(super) fn read(origin: &str, file: &Path) -> Result<Vec<u8>, BuildError> {
-    contents(file).map_err(|error| {
-        let why = format!("reading {}: {error}", shown(file));
-        BuildError::Variable { name: origin.into(), why }
-    })
+    contents(file).map_err(|error| unreadable(origin, file, &error))
 }
 
-/// Reads a file with a secret. A name without a directory may be the secret itself.
+/// Reads a file that is read again for each connection.
+pub(super) fn read_again(origin: &str, file: &Path) -> Result<Vec<u8>, BuildError> {
+    contents_again(file).map_err(|error| unreadable(origin, file, &error))
+}
+
+fn unreadable(origin: &str, file: &Path, error: &io::Error) -> BuildError {
+    let why = format!("reading {}: {error}", shown(file));
+    BuildError::Variable { name: origin.into(), why }
+}
+
+/// Reads a file with a secret for each connection. A name without a directory may be the secret
+/// itself.
 pub(super) fn read_secret(origin: &str, file: &Path) -> Result<Vec<u8>, BuildError> {
     let is_path = file.components().count() > 1;
     let refused = |error| {
@@ -61,7 +125,7 @@ pub(super) fn read_secret(origin: &str, file: &Path) -> Result<Vec<u8>, BuildErr
         };
         BuildError::Variable { name: origin.into(), why }
     };
-    contents(file).map_err(refused)
+    contents_again(file).map_err(refused)
 }
 
 /// Returns the name of a file. A URL in its place may contain a password, and a text in PEM may be
@@ -79,6 +143,10 @@ pub(super) fn shown(file: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::path::PathBuf;
+    use std::thread;
+
     use super::*;
 
     #[test]
@@ -113,18 +181,65 @@ mod tests {
         };
         let said = refused(Path::new("/dev/zero"));
         assert_eq!(said, "NODES: reading /dev/zero: it has more than 1 MiB, which is the limit");
-        std::fs::File::create(&file).unwrap().set_len(1 << 40).unwrap();
+        File::create(&file).unwrap().set_len(1 << 40).unwrap();
         assert!(refused(&file).ends_with(": it has more than 1 MiB, which is the limit"));
         std::fs::write(&file, vec![b'x'; 1 << 20]).unwrap();
         assert_eq!(read("NODES", &file).unwrap().len(), 1 << 20);
         std::fs::remove_file(&file).unwrap();
-        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
-        rustix::fs::mkfifoat(rustix::fs::CWD, &file, mode).unwrap();
-        let said = refused(&file);
-        assert!(said.ends_with("it is a pipe, and must be a file that can be read more than once"));
-        std::fs::remove_file(&file).unwrap();
         assert!(refused(&std::env::temp_dir()).contains("Is a directory"));
         assert_eq!(read("NODES", Path::new("/dev/null")).unwrap(), b"");
+    }
+
+    /// A named pipe that goes away with the test.
+    struct Pipe(PathBuf);
+
+    impl Pipe {
+        fn new(name: &str) -> Self {
+            let file = std::env::temp_dir().join(format!("redlock-{name}-{}", std::process::id()));
+            let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+            rustix::fs::mkfifoat(rustix::fs::CWD, &file, mode).unwrap();
+            Self(file)
+        }
+
+        /// Opens the pipe for writing as soon as it has a reader.
+        fn write(&self, parts: &'static [&str]) -> thread::JoinHandle<()> {
+            let file = self.0.clone();
+            thread::spawn(move || {
+                let mut pipe = OpenOptions::new().write(true).open(file).unwrap();
+                parts.iter().for_each(|part| pipe.write_all(part.as_bytes()).unwrap());
+            })
+        }
+    }
+
+    impl Drop for Pipe {
+        fn drop(&mut self) {
+            std::fs::remove_file(&self.0).unwrap();
+        }
+    }
+
+    #[test]
+    fn pipe_is_read_to_its_end_if_that_comes_in_time() {
+        let pipe = Pipe::new("pipe");
+        let writer = pipe.write(&["redis://a\n", "redis://b"]);
+        assert_eq!(read("NODES", &pipe.0).unwrap(), b"redis://a\nredis://b");
+        writer.join().unwrap();
+
+        let limit = Duration::from_millis(20);
+        let late = || text_of(&open(&pipe.0).unwrap(), limit).unwrap_err();
+        assert_eq!(late().to_string(), "it has no end after 20ms; check its writer");
+        let mut open_end = OpenOptions::new().read(true).write(true).open(&pipe.0).unwrap();
+        open_end.write_all(b"redis://a").unwrap();
+        assert_eq!(late().kind(), ErrorKind::TimedOut);
+    }
+
+    #[test]
+    fn a_pipe_is_refused_if_it_is_read_for_each_connection() {
+        let pipe = Pipe::new("again");
+        let why = "it is a pipe, but is read again for each connection; use a regular file";
+        for refused in [read_again("CA", &pipe.0), read_secret("CA", &pipe.0)] {
+            let said = format!("CA: reading {}: {why}", pipe.0.display());
+            assert_eq!(refused.unwrap_err().to_string(), said);
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use redlock_testkit::RedisServers;
 
 use crate::{blocks, root};
 
-const INSTALL: &str = include_str!("../../docs/INSTALL.md");
+const CLI: &str = include_str!("../../docs/CLI.md");
 /// A line of a transcript in place of output that is not shown.
 const LEFT_OUT: &str = "...";
 const END: &str = "<<end of a command>>";
@@ -18,7 +18,7 @@ type Step<'a> = (&'a str, Vec<&'a str>);
 
 /// The steps of the block that contains `word`.
 fn transcript(word: &str) -> Vec<Step<'static>> {
-    let found = blocks(INSTALL, "console").into_iter().find(|block| block.contains(word));
+    let found = blocks(CLI, "console").into_iter().find(|block| block.contains(word));
     let mut steps: Vec<Step<'static>> = Vec::new();
     for line in found.unwrap_or_else(|| panic!("no transcript has {word}")).lines() {
         match line.strip_prefix("$ ") {

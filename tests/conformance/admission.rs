@@ -242,14 +242,14 @@ async fn admitted_record_is_removed_only_by_an_operator() {
     assert_eq!(node.remove(&Record::default(), None).await.outcome, Outcome::Moved);
     let removed = node.remove(&begun.record, None).await;
     assert_eq!((removed.outcome, removed.record), (Outcome::Done, Record::default()));
-    assert_eq!(node.highest(None).await, None, "nothing is left");
+    assert_eq!(node.highest(None).await, None, "no ballot is left");
 
     let admitted = node.init(&Record::default(), 63, 0).await;
     let kept = node.remove(&admitted.record, None).await;
     assert_eq!((kept.outcome, &kept.record), (Outcome::Moved, &admitted.record));
     let removed = node.remove(&admitted.record, Some(31)).await;
     assert_eq!((removed.outcome, removed.record), (Outcome::Done, Record::default()));
-    assert_eq!(node.highest(None).await, Some(63), "the larger of what was there");
+    assert_eq!(node.highest(None).await, Some(63), "the larger of the existing values");
     assert_eq!(node.highest(node.identity()).await, None);
 
     assert_eq!(node.begin(&Record::default(), 8).await.outcome, Outcome::Mixed);

@@ -98,7 +98,7 @@ async fn ballot_with_a_refused_key_only_raises_the_score() {
         for n in [0, 7] {
             assert_eq!(node.fenced(&theirs, n).await, taken());
         }
-        assert_eq!(node.fenced(&ours, 8).await, taken(), "the same token is no key");
+        assert_eq!(node.fenced(&ours, 8).await, taken(), "the same token is refused as well");
         assert_eq!(node.score(&ours).await, at(score(8)));
         assert!(held_by(&ours, &node.inspect().await));
     }
@@ -245,7 +245,7 @@ async fn non_admitted_master_gets_only_the_key() {
         assert!(early(node.give_back(&theirs).await));
 
         let admitted = node.init(&Record::default(), FLOOR, 0).await.record;
-        assert!(!node.score(&theirs).await.sent, "nobody has said so");
+        assert!(!node.score(&theirs).await.sent, "the client does not know of its admission");
         node.node.set_admitted(admitted.run);
         assert_eq!(node.score(&theirs).await, at(FLOOR));
         assert_eq!(node.ballot(&theirs, 5).await, accepted());

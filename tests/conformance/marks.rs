@@ -82,7 +82,7 @@ async fn mark_lasts_for_the_longest_requested_time() {
     node.raise(&mark(2, 0, "b"), LONG).await;
     assert!(node.mark_left().await > Duration::from_millis(month - LONG));
     node.raise(&mark(1, 0, "c"), 2 * month).await;
-    assert!(node.mark_left().await > Duration::from_millis(2 * month - LONG), "of no news, too");
+    assert!(node.mark_left().await > Duration::from_millis(2 * month - LONG), "also without news");
     let (short, other) = (mark(3, 0, "d"), Mark::key(b"locks:", &"other".into()));
     node.ask(Op::raise_mark(other.clone(), short, 100)).await;
     backend.pass(Duration::from_millis(110)).await;

@@ -146,7 +146,7 @@ async fn acquire_grants_a_key_once_for_any_token() {
     let (ours, theirs) = tokens();
     assert_eq!(node.acquire(&ours, LONG).await, Answer::granted());
     assert_eq!(node.acquire(&theirs, LONG).await, taken());
-    assert_eq!(node.acquire(&ours, LONG).await, taken(), "the same token is no key");
+    assert_eq!(node.acquire(&ours, LONG).await, taken(), "the same token is refused as well");
     assert!(held_by(&ours, &node.inspect().await));
 }
 

@@ -212,7 +212,7 @@ async fn waiter_giving_up_after_its_call_passes_on_the_key() {
     assert_eq!((c.called().await, c.called().await), (Call::Next, Call::Go), "trap 7");
     assert_eq!(c.value().await, reserved_for(&c));
     assert_eq!(c.give_up().await, left_nothing_of_ours(0));
-    assert_eq!((c.value().await, c.waiters().await), (None, 0), "nobody is left");
+    assert_eq!((c.value().await, c.waiters().await), (None, 0), "no waiter is left");
 }
 
 #[tokio::test]
@@ -311,7 +311,7 @@ async fn client_hears_its_own_call() {
     a.enter(&token("a")).await;
     a.stand(Duration::ZERO).await;
     assert_eq!(a.leave(&token("a"), Leaving::Done).await, granted(1));
-    assert_eq!(a.called().await, Call::Go, "trap 14: before the reply or behind it");
+    assert_eq!(a.called().await, Call::Go, "trap 14: before or after the reply");
     let ours = a.stand(Duration::ZERO).await;
     assert_eq!(
         (ours.verdict.reservation().and_then(|r| r.ticket), place(&ours)),

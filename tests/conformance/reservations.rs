@@ -50,7 +50,7 @@ async fn repeated_reserve_has_no_effect() {
     backend.pass(Duration::from_millis(50)).await;
     let left = a.asker.left().await;
     assert_eq!(a.reserve(&token("a")).await, not_ours(), "trap 2");
-    assert!(a.asker.left().await <= left, "it was given more time");
+    assert!(a.asker.left().await <= left, "its time was extended");
 }
 
 #[tokio::test]

@@ -118,7 +118,7 @@ mod tests {
         assert!(killed.contains("another client may acquire it; kill process group 7"), "{killed}");
         let asked = undelivered(Signal::TERM, group, Sent::Partly(2));
         assert!(asked.starts_with("SIGTERM was not delivered to 2 processes of the "), "{asked}");
-        assert!(!asked.contains("lost"), "it still is held: {asked}");
+        assert!(!asked.contains("lost"), "the lock is still held: {asked}");
     }
 
     #[test]

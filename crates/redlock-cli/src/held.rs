@@ -200,7 +200,11 @@ mod tests {
         assert_eq!(said(&held), lists);
         assert_eq!(said(&held.and(b"c", "z", Some(8))), ["a=x b=y c=z", "- 7 8", "1:2:3 4:5:6 ."]);
         let broken = Held::parse("junk a=x b=y", "7 8", "1:2:3 4:5:6");
-        assert_eq!(said(&broken), ["a=x b=y", "- -", "- -"], "nobody knows which is whose");
+        assert_eq!(
+            said(&broken),
+            ["a=x b=y", "- -", "- -"],
+            "the tokens cannot be matched to keys"
+        );
         let junk = Held::parse("junk a=x b=y", "1 2 3", "1:1:1 2:2:2 -");
         assert_eq!(said(&junk), ["a=x b=y", "2 3", "2:2:2 -"]);
         assert!(Held::parse("", "", "").is_empty());

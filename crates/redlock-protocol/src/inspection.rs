@@ -236,7 +236,10 @@ mod tests {
         let pending = [denied(), silent(), LastAnswer::PENDING];
         assert!(!is_hopeless(&pending, none, none), "a vote that is out may be anything");
         assert!(is_hopeless(&pending, MasterSet::from_iter([2]), none), "it was a denial before");
-        assert!(!is_hopeless(&pending, MasterSet::from_iter([1]), none), "what it says now counts");
+        assert!(
+            !is_hopeless(&pending, MasterSet::from_iter([1]), none),
+            "its present answer applies"
+        );
         let cured = MasterSet::from_iter([0]);
         assert!(!is_hopeless(&[denied(), denied(), silent()], none, cured), "it may be");
         assert!(is_hopeless(&[denied(), denied(), denied()], none, cured), "it does not matter");

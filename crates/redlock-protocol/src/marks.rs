@@ -196,7 +196,7 @@ mod tests {
         let ahead = || says(Some(mark(NOW + AHEAD_MAX + 1, 7, "a")), NOW);
         let reading = Reading::of(&[ahead(), ahead(), ahead()]).unwrap();
         assert!(reading.done(When::Within(HOUR)).is_none());
-        assert!(reading.done(When::Fire(7)).is_some(), "the fire is no time");
+        assert!(reading.done(When::Fire(7)).is_some(), "the fire is not a time");
         let had = || says(Some(mark(NOW - 5, 0, "b")), NOW);
         let reading = Reading::of(&[ahead(), had(), ahead()]).unwrap();
         assert_eq!(reading.mark, Some(mark(NOW - 5, 7, "b")));

@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(throttle.overdue(at(999)), None);
         assert_eq!(throttle.overdue(at(1_000)), Some(("down", 2)));
         assert_eq!((throttle.due(), throttle.overdue(at(1_000))), (None, None));
-        assert_eq!(throttle.admit("down", at(1_999)), None, "that was a line, too");
+        assert_eq!(throttle.admit("down", at(1_999)), None, "that was also a line");
     }
 
     #[test]

@@ -262,7 +262,7 @@ fn pause_ends_when_its_value_is_dropped_by_a_panic() {
     let panicked = panic::catch_unwind(|| {
         let _paused = Paused::all(&*servers);
         assert!(servers.iter().all(|server| is_stopped(server.pid().unwrap())));
-        assert_eq!(copies(&servers, "key"), 0, "a paused master is not asked");
+        assert_eq!(copies(&servers, "key"), 0, "a paused master is not queried");
         panic!("as a test that fails");
     });
     assert!(panicked.is_err());
@@ -290,7 +290,11 @@ fn servers_are_admitted_until_a_restart() {
         assert_eq!(calls(server, "hset"), 0, "no statistics");
     }
     servers[0].restart().unwrap();
-    assert_eq!(text::<usize>(&servers[0], &["DBSIZE"]), 0, "what was not written to disk is gone");
+    assert_eq!(
+        text::<usize>(&servers[0], &["DBSIZE"]),
+        0,
+        "data that was not written to disk is gone"
+    );
 }
 
 #[test]

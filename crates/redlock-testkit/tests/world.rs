@@ -136,7 +136,7 @@ fn master_can_restart_with_old_data() {
     assert_eq!(lab.holder(1).as_deref(), Some(new.as_str()));
     lab.at(2, |world, _, outbox| world.restart(Restart::From(copy.into()), at(2), outbox));
     assert_eq!(lab.holder(2).as_deref(), Some(old.as_str()));
-    assert_eq!(lab.holder(1_001), None, "its keys expire when they would have");
+    assert_eq!(lab.holder(1_001), None, "its keys expire at the same time as before");
     lab.at(3, |world, _, outbox| world.restart(Restart::Empty, at(3), outbox));
     assert_eq!(lab.world.keys(at(3)), 0);
 }

@@ -112,7 +112,7 @@ async fn an_acquire_dropped_while_masters_are_silent_leaves_no_key() {
     warm_up(&redlock, &servers).await;
     servers[..3].iter().for_each(|server| server.pause().unwrap());
     acquire_is_dropped_everywhere(&redlock).await;
-    assert!(sets(&servers) > 2, "nothing was asked");
+    assert!(sets(&servers) > 2, "nothing was requested");
     servers[..3].iter().for_each(|server| server.resume().unwrap());
     no_key_is_left(&servers).await;
 }
@@ -131,7 +131,7 @@ async fn acquire_dropped_while_waiting_leaves_no_key() {
     }
     // A key with known contention is requested by entering the queue.
     let entries: u64 = servers.iter().map(|server| calls(server, "zadd")).sum();
-    assert!(sets(&servers) + entries > 20, "nothing was asked");
+    assert!(sets(&servers) + entries > 20, "nothing was requested");
     eventually("only the stranger is left", || {
         let held = |server| value(server, "contended");
         servers[..3].iter().all(|server| held(server).as_deref() == Some("a stranger"))

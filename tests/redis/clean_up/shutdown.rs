@@ -91,7 +91,7 @@ async fn shutdown_ends_held_locks_and_names_their_keys() {
     assert_eq!(guard.check().unwrap_err().reason, LostReason::Shutdown);
     let refused = guard.extend(secs(30)).await.unwrap_err();
     let ExtendError::Lost(_) = refused else { panic!("{refused}") };
-    assert!(in_time(guard.release()).await.is_err(), "nothing is left that could release it");
+    assert!(in_time(guard.release()).await.is_err(), "nothing remains that could release it");
     // The work under the lock may not have noticed yet.
     assert!(servers.iter().all(|server| !keys(server).is_empty()));
 }

@@ -6,7 +6,7 @@ use redlock_testkit::lab::{has_command, has_setting};
 
 /// `scripts/test-servers.sh` reads this line.
 #[test]
-fn missing_optional_features_are_printed_and_needed_commands_exist() {
+fn missing_features_are_printed_and_needed_commands_exist() {
     let server = RedisServer::start().unwrap();
     for sent in SENT {
         assert!(has_command(&server, &sent.name()), "{sent:?}");

@@ -52,7 +52,7 @@ async fn key_of_another_type_costs_only_its_masters_vote() {
         servers.iter().all(|server| server.port() == servers[3].port() || keys(server).is_empty())
     })
     .await;
-    assert_eq!(keys(&servers[3]), ["typed"], "what is not ours is left alone");
+    assert_eq!(keys(&servers[3]), ["typed"], "keys of others remain");
 }
 
 #[tokio::test]

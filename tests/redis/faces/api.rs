@@ -197,7 +197,7 @@ async fn a_guard_keeps_its_lock_when_the_handle_is_dropped() {
     let guard = redlock.lock("a").await.unwrap();
     drop(redlock);
     tokio::time::sleep(ms(8_400)).await;
-    assert_eq!(guard.check(), Ok(()), "the keeper goes on for two TTLs");
+    assert_eq!(guard.check(), Ok(()), "the keeper continues for two TTLs");
     guard.release().await.unwrap();
     eventually("all keys are gone", || servers.iter().all(|server| keys(server).is_empty())).await;
 }

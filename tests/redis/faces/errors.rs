@@ -110,7 +110,7 @@ async fn every_unsuitable_server_has_its_own_report() {
         let said = words_of(&url).await;
         assert!(said.starts_with(words), "{url}: {said}");
         assert!(!said.contains("sesame") && !said.contains("wrong@"), "{said}");
-        assert!(seen.insert(said.clone()), "said of two strangers: {said}");
+        assert!(seen.insert(said.clone()), "two other programs have the same text: {said}");
     }
     assert_eq!((keys(&replicated).len(), keys(&locked).len(), keys(&full).len()), (0, 0, 0));
 }

@@ -67,7 +67,7 @@ fn invalid_handle_is_refused_with_limit_and_fix() {
         let text = error.to_string();
         assert_one_line(&text);
         words.iter().for_each(|word| assert!(text.contains(word), "{word:?} in {text}"));
-        assert!(seen.insert(text.clone()), "said of two mistakes: {text}");
+        assert!(seen.insert(text.clone()), "two mistakes have the same text: {text}");
     }
 }
 
@@ -121,7 +121,7 @@ async fn invalid_request_is_refused_before_sending() {
         let text = error.to_string();
         assert_one_line(&text);
         words.iter().for_each(|word| assert!(text.contains(word), "{word:?} in {text}"));
-        assert!(seen.insert(text.clone()), "said of two mistakes: {text}");
+        assert!(seen.insert(text.clone()), "two mistakes have the same text: {text}");
         let run = request.run(async |_| panic!("nothing to run")).await;
         assert_eq!(run, Err::<(), _>(RunError::Acquire(error)));
     }
@@ -160,7 +160,7 @@ async fn unlimited_durations_are_capped_and_never_overflow() {
     let guard = redlock.lock("a").wait(endless).max_hold(endless).await.unwrap();
     let error = guard.extend(endless).await.unwrap_err();
     assert!(matches!(error, ExtendError::Invalid(InvalidRequest::Ttl(_))), "{error}");
-    assert_eq!(guard.check(), Ok(()), "a request that cannot be costs nothing");
+    assert_eq!(guard.check(), Ok(()), "an impossible request sends nothing");
     let waiter = tokio::spawn(redlock.lock("a").wait(endless).into_future());
     eventually("the other caller waits", || redlock.stats().waiting == 1).await;
     guard.release().await.unwrap();

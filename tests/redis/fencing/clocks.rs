@@ -69,7 +69,7 @@ async fn only_one_lock_needs_a_second_ballot_after_clocks_jump_back() {
         let guard = redlock.lock(format!("another:{key}")).await.unwrap();
         let token = guard.fencing_token().unwrap();
         let behind = tape.last().saturating_sub(token.get());
-        assert!(behind < 60_000_000, "the lead is for all resources: {behind} us behind");
+        assert!(behind < 60_000_000, "the lead applies to all resources: {behind} us behind");
         in_time(guard.release()).await.unwrap();
         tape.visit(&redlock).await;
     }

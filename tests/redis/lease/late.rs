@@ -47,7 +47,7 @@ async fn late_answers_are_invalid_for_the_next_attempt() {
     proxies[..3].iter().for_each(|proxy| proxy.hold(Direction::ToClient));
     let waiting = tokio::spawn(redlock.lock("late").wait(secs(10)).into_future());
     sleep(ms(500)).await;
-    assert!(!waiting.is_finished(), "two masters of five are no quorum");
+    assert!(!waiting.is_finished(), "two masters of five are not a quorum");
     proxies.iter().for_each(|proxy| proxy.heal());
     let guard = in_time(waiting).await.unwrap().unwrap();
     let token = guard.into_lease().token.to_string();

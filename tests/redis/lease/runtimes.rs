@@ -145,5 +145,5 @@ fn shutdown_after_the_runtime_names_remaining_keys() {
     drop(orphan(&redlock));
     let closed = on_a_new_runtime(redlock.shutdown(secs(5)));
     let left = servers.iter().any(|server| !keys(server).is_empty());
-    assert!(closed.is_err() || !left, "it says that nothing is left, and there is");
+    assert!(closed.is_err() || !left, "it reports that no key is left, but one is");
 }

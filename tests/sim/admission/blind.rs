@@ -24,7 +24,7 @@ async fn begins_quarantines(masters: &SimNodes, redlock: &Redlock) {
     assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
     settle().await;
     let quarantined = |data: redlock_testkit::Data| data.record.quarantine.is_some();
-    assert!(masters.iter().all(|master| quarantined(master.data())), "at once");
+    assert!(masters.iter().all(|master| quarantined(master.data())), "immediately");
 }
 
 #[tokio::test(start_paused = true)]

@@ -41,7 +41,7 @@ async fn copy_is_valid_as_soon_as_its_master_votes() {
     let before = count(&masters[0], is_extend);
     settle().await;
     assert_eq!(guard.copies(), 4);
-    assert_eq!(count(&masters[0], is_extend), before, "the others are not asked for it");
+    assert_eq!(count(&masters[0], is_extend), before, "the others are not queried");
     masters[2].crash_and_restart(false);
     settle().await;
     assert_eq!(guard.check(), Ok(()), "three that vote have its key");

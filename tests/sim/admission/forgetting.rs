@@ -130,11 +130,11 @@ async fn restarted_empty_master_votes_after_a_quarantine() {
     let guard = full(&redlock, &masters).await;
     masters[0].crash_and_restart(false);
     settle().await;
-    assert_eq!(guard.copies(), 2, "its copy is gone, and what it is given counts for nothing");
+    assert_eq!(guard.copies(), 2, "its copy is gone, and its new copy is not used");
     sleep(ms(500)).await;
     assert_eq!((guard.copies(), copies(&masters)), (2, 3), "it has a copy again");
     sleep(LENGTH + TTL).await;
-    assert_eq!(guard.copies(), 3, "it counts again");
+    assert_eq!(guard.copies(), 3, "it is used again");
     guard.release().await.unwrap();
 }
 

@@ -19,7 +19,7 @@ async fn the_max_ttl_of_the_masters_is_the_limit() {
     let unset = Redlock::builder().masters(masters.nodes()).clock(masters.clock());
     let unset = unset.quarantine(Quarantine::On).build().unwrap();
     let guard = unset.try_lock(RESOURCE).await.unwrap();
-    assert!(guard.remaining() <= ms(400), "what nobody gave shrinks");
+    assert!(guard.remaining() <= ms(400), "a default TTL shrinks");
     let error = guard.extend(ms(500)).await.unwrap_err();
     assert!(error.to_string().contains("max_ttl (400ms)"), "{error}");
     guard.release().await.unwrap();

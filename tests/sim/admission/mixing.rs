@@ -19,7 +19,7 @@ async fn handle_without_quarantine_refuses_a_prefix_with_one() {
         error.to_string().contains("other clients use this prefix with a quarantine"),
         "{error}"
     );
-    assert_eq!(copies(&masters), 0, "nothing is left");
+    assert_eq!(copies(&masters), 0, "no key is left");
     assert_eq!(redlock.init().await.unwrap_err(), InitError::Off);
 }
 

@@ -158,7 +158,7 @@ async fn shutdown_counts_unsettled_keys_until_their_master_answers() {
     assert_eq!((forgotten.count, forgotten.within), (2, LONG * 11 / 10));
     assert!(forgotten.from_wake_up, "{closed}");
     let later = redlock.shutdown(Duration::ZERO).await.unwrap_err();
-    assert_eq!(later, closed, "time alone does not end them");
+    assert_eq!(later, closed, "time does not end them");
     drop(masters);
 
     let (masters, redlock) = two_too_many(false).await;

@@ -54,7 +54,7 @@ async fn untaken_lock_is_not_extended_and_passes_on_within_a_ttl() {
         assert_eq!(count(&masters[0], is_extend), 0);
         assert!(matches!(asking.await, Err(AcquireError::TooLate { .. })));
         sleep(TTL * 3).await;
-        assert_eq!(guard.check(), Ok(()), "what came too late takes nothing away");
+        assert_eq!(guard.check(), Ok(()), "a late caller releases nothing");
     }
 }
 

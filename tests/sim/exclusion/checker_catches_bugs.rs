@@ -123,7 +123,7 @@ fn without_faults_releases_leave_no_keys() {
         no_residue(seeds::simulate(campaign(seed, flaw, calm)).masters.keys())
     };
     for seed in 0..10 {
-        assert_eq!(left(seed, None), Ok(()), "at once, not when it has run out: seed {seed}");
+        assert_eq!(left(seed, None), Ok(()), "immediately, not at its expiry: seed {seed}");
     }
     let found = (0..10).any(|seed| left(seed, Some(Flaw::ReusesItsToken)).is_err());
     assert!(found, "who never cleans up must be caught");

@@ -85,7 +85,7 @@ async fn stopped_minority_costs_no_time() {
     assert_eq!(masters.clock().now(), begin);
     let_go(&masters[..2]);
     settle().await;
-    assert_eq!(copies(&masters), 0, "the late grant is released behind itself");
+    assert_eq!(copies(&masters), 0, "the late grant's release follows it");
 }
 
 #[tokio::test(start_paused = true)]

@@ -188,7 +188,7 @@ async fn lock_fails_if_no_quorum_accepts_its_ballot_in_time() {
     let error = redlock.try_lock(RESOURCE).await.unwrap_err();
     assert!(matches!(error, AcquireError::Held { .. }), "{error}");
     let took = masters.clock().now().saturating_since(begin);
-    assert_eq!(took, ms(45) + NODE_TIMEOUT, "one node timeout behind the quorum");
+    assert_eq!(took, ms(45) + NODE_TIMEOUT, "one node timeout after the quorum");
     assert_eq!(redlock.stats().ballots_refused, 1);
     sleep(TTL).await;
     assert_eq!(crate::arena::copies(&masters), 0, "all is released");
@@ -239,7 +239,7 @@ async fn client_an_hour_behind_learns_it_from_the_scores() {
     token(&ahead, "another").await;
     sleep(ms(100)).await;
     token(&behind, "another").await;
-    assert_eq!(behind.stats().second_ballots, 2, "what was learnt is for all members");
+    assert_eq!(behind.stats().second_ballots, 2, "the learned lead applies to all members");
 }
 
 /// Returns how many second ballots two clients need that are 20 ms apart, and take turns on one key
@@ -355,5 +355,5 @@ fn tokens_keep_their_order_under_faults() {
     });
     let [runs, tokens, handed_over] = counters.each_ref().map(|counter| counter.load(Relaxed));
     println!("{tokens} fencing tokens in {runs} campaigns; {handed_over} leases were handed on");
-    assert!(handed_over > 0 || runs < 16, "no lease was handed on");
+    assert!(handed_over > 0 || runs < 16, "no lease was handed over");
 }

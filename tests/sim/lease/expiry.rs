@@ -209,5 +209,5 @@ async fn the_loss_is_noticed_when_the_deadline_moves_earlier() {
     assert!(matches!(ended, Ended::Lost(lost) if lost.reason == LostReason::NotExtended));
     assert_eq!(masters.clock().now().saturating_since(begin), VALIDITY);
     let ended = timeout(TTL, work).await.unwrap().unwrap();
-    assert!(ended.is_err(), "the work is stopped, too");
+    assert!(ended.is_err(), "the work is also stopped");
 }

@@ -187,7 +187,7 @@ async fn a_restart_of_a_majority_is_loss_until_it_confirms() {
     let asked = count(&masters[0], is_extend);
     masters[..2].iter().for_each(|master| master.crash_and_restart(true));
     sleep(ms(1)).await;
-    assert!(count(&masters[0], is_extend) > asked, "it is asked at once what it still has");
+    assert!(count(&masters[0], is_extend) > asked, "it is immediately queried for its keys");
     assert_eq!((guard.is_held(), guard.copies()), (true, 5));
     masters[..3].iter().for_each(|master| master.crash_and_restart(true));
     sleep(ms(1)).await;

@@ -189,13 +189,13 @@ async fn expired_callers_share_an_attempt_and_a_query() {
             let before = asked(&masters);
             let (got, failed): (Vec<_>, Vec<_>) =
                 a_thousand_late(&redlock, ms(10)).await.into_iter().partition(Result::is_ok);
-            assert_eq!(got.len(), usize::from(is_free), "the first that asked");
+            assert_eq!(got.len(), usize::from(is_free), "the first caller");
             let held = |error: &_| matches!(error, Err(AcquireError::Held { .. }));
             assert!(failed.iter().all(held), "{:?}", failed.iter().find(|error| !held(error)));
             let after = asked(&masters);
             let [attempts, questions] = [0, 1].map(|kind| after[kind] - before[kind]);
             assert!(attempts <= 2 * 5, "{attempts} requests for the lock");
-            assert!(questions <= 2 * 5, "{questions} requests that ask who has it");
+            assert!(questions <= 2 * 5, "{questions} queries for the holder");
         })
         .await;
     }

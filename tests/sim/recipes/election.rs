@@ -129,7 +129,7 @@ async fn observers_get_each_leader_once_and_not_the_time_in_between() {
         let leadership = candidate(&masters, name).campaign().await.unwrap();
         let leader = timeout(ms(200), leaders.next()).await.expect("a push").unwrap();
         assert_eq!(text(&leader), Some(name));
-        assert!(timeout(TTL * 3, leaders.next()).await.is_err(), "extensions are no change");
+        assert!(timeout(TTL * 3, leaders.next()).await.is_err(), "extensions are not a change");
         leadership.resign().await.unwrap();
         // It was extended a moment ago.
         assert_eq!(timeout(ms(1_100), leaders.next()).await.expect("a read"), Some(Leader::None));

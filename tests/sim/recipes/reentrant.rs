@@ -36,11 +36,7 @@ async fn reentering_a_lock_sends_nothing() {
     innermost.release().await.unwrap();
     drop(outer);
     settle().await;
-    assert_eq!(
-        (requests(&masters), owner.depth()),
-        (sent, 1),
-        "it is held by the one that is left"
-    );
+    assert_eq!((requests(&masters), owner.depth()), (sent, 1), "the remaining guard holds it");
     assert!(inner.is_held());
     inner.release().await.unwrap();
     assert_eq!((copies(&masters), owner.depth()), (0, 0));

@@ -47,7 +47,7 @@ async fn free_resources_are_locked_in_one_round_trip() {
     let order: Vec<_> = set.iter().map(|guard| guard.resource().to_string()).collect();
     assert_eq!(order, names, "they come in the caller's order");
     let tokens: BTreeSet<_> = set.iter().map(|guard| guard.token().to_string()).collect();
-    assert_eq!(tokens.len(), 64, "each is a lease of its own");
+    assert_eq!(tokens.len(), 64, "each is a separate lease");
     assert_eq!(set.fencing_token("key:7"), set.get("key:7").unwrap().fencing_token());
     assert!(set.fencing_token("key:7").is_some() && set.fencing_token("another").is_none());
     assert!(set.is_held() && set.check().is_ok());
@@ -209,7 +209,7 @@ async fn one_lost_lock_ends_the_set() {
     assert_eq!((lost.resource, lost.reason), ("b".into(), LostReason::NotOurs));
     assert_eq!(set.check().unwrap_err().resource, "b".into());
     assert!(!set.is_held() && set.remaining() == Duration::ZERO && hold.check().is_err());
-    assert!(set.release().await.is_err(), "one of them was not ours any more");
+    assert!(set.release().await.is_err(), "one of them was no longer ours");
     sleep(NODE_TIMEOUT).await;
     assert_eq!(held(&masters), [0, 5, 0]);
 }

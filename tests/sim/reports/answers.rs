@@ -90,7 +90,7 @@ async fn lock_held_by_this_process_is_reported_as_such() {
     let (is_here, said) = here(redlock.try_lock(RESOURCE).await.unwrap_err());
     assert!(is_here && said.contains("is held by another caller in this process: "), "{said}");
     let (is_here, said) = here(redlock.clone().lock(RESOURCE).wait(TTL).await.unwrap_err());
-    assert!(is_here, "at the end of a wait too: {said}");
+    assert!(is_here, "also at the end of a wait: {said}");
     let (is_here, said) = here(other.try_lock(RESOURCE).await.unwrap_err());
     assert!(!is_here && said.contains("is held by another client: "), "{said}");
     guard.release().await.unwrap();
@@ -239,7 +239,7 @@ async fn lease_seen_as_lapsed_is_not_extended() {
     ended(&guard).await;
     let before_the_end = Instant::from_nanos(clock.now().as_nanos() - 1_000_000);
     let asked = std::mem::take(&mut *node.asked.lock().unwrap());
-    assert_eq!(asked.len(), 1, "an extension was asked for, and not answered");
+    assert_eq!(asked.len(), 1, "an extension was requested and not answered");
     asked.into_iter().for_each(|(_, slot)| slot.cast_at(Answer::granted(), before_the_end));
     sleep(VALIDITY * 3).await;
     assert!(!guard.is_held());

@@ -38,7 +38,7 @@ async fn undisturbed_lock_is_one_attempt_in_one_round() {
     guard.release().await.unwrap();
     settle().await;
     let stats = redlock.stats();
-    assert_eq!((stats.held, votes(&stats, "granted")), (0, 10), "the releases are granted, too");
+    assert_eq!((stats.held, votes(&stats, "granted")), (0, 10), "the releases are also granted");
     let quiet = [stats.watches, stats.polls, stats.pushes, stats.extensions, stats.margins.count];
     assert_eq!(quiet, [0; 5]);
     assert!(stats.losses.by_name().iter().all(|(_, lost)| *lost == 0));
@@ -156,7 +156,7 @@ async fn wait_is_counted_with_its_length_and_cause() {
     assert!(after.pushes > 0 && after.waiting == 0, "{after:?}");
     assert_eq!(after.polls, before.polls, "a push led to the attempt");
     assert_eq!((after.waits.count, after.attempts - before.attempts), (1, 1));
-    assert_eq!(after.rounds - before.rounds, 1, "it was called, and queried all at once");
+    assert_eq!(after.rounds - before.rounds, 1, "it was called, and queried all masters together");
     assert!((ms(250)..ms(300)).contains(&after.waits.sum), "{after:?}");
     assert_eq!(after.waits.buckets[8], 1, "above 200 ms, up to 500 ms");
 }

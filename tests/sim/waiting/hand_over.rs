@@ -76,7 +76,11 @@ async fn dropped_guard_hands_over_its_lock() {
     assert!(second.is_held(), "it is extended");
     let next = waits(redlock.lock(RESOURCE)).await;
     let third = is_released(second, next).await;
-    assert_eq!(redlock.stats().handed_over, 1, "100 ms behind its grant it goes to the masters");
+    assert_eq!(
+        redlock.stats().handed_over,
+        1,
+        "100 ms after its grant, it is released on the masters"
+    );
     third.release().await.unwrap();
 }
 
@@ -211,7 +215,7 @@ async fn previous_holder_does_not_affect_the_next_lock() {
     let remaining = second.remaining();
     sleep(ms(20)).await;
     let extended = second.remaining() + ms(20) > remaining;
-    assert!(second.is_held() && extended, "what was asked before counts for it");
+    assert!(second.is_held() && extended, "an earlier request is included");
     second.release().await.unwrap();
 }
 
@@ -227,7 +231,10 @@ async fn hand_over_skips_callers_that_left() {
     gone.abort();
     second.release().await.unwrap();
     settle().await;
-    assert!(masters.iter().all(|master| master.holder(RESOURCE).is_none()), "nobody else waits");
+    assert!(
+        masters.iter().all(|master| master.holder(RESOURCE).is_none()),
+        "no other caller waits"
+    );
 }
 
 /// An unpolled future gets the lock, and blocks other clients for at most its duration.

@@ -124,7 +124,7 @@ async fn waiting_for_a_held_lock_costs_one_query_per_second() {
     sleep(ms(20_000)).await;
     last.abort();
     let acquires = counted(&masters, is_acquire) - acquires;
-    assert!(acquires <= 28 * 4, "the others are asked with each look: {acquires}");
+    assert!(acquires <= 28 * 4, "the others are queried with each watch: {acquires}");
     let looks = counted(&masters, |verb| verb == Verb::Watch) - looks;
     assert!((19..=28).contains(&looks), "{looks} looks in twenty seconds");
     waiters.iter().for_each(tokio::task::JoinHandle::abort);

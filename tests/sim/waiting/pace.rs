@@ -94,7 +94,7 @@ async fn crowded() -> (SimNodes, Redlock) {
 async fn no_lock_is_acquired_for_callers_that_left() {
     let (masters, redlock) = crowded().await;
     let gone = join_all((0..1_000).map(|_| timeout(ms(10), redlock.lock(RESOURCE).into_future())));
-    assert!(gone.await.iter().all(Result::is_err), "all of them have waited in vain");
+    assert!(gone.await.iter().all(Result::is_err), "all of them have timed out");
     let waiting = tokio::spawn(redlock.lock(RESOURCE).wait(LONG).into_future());
     settle().await;
     let_go(&masters);
@@ -104,7 +104,7 @@ async fn no_lock_is_acquired_for_callers_that_left() {
         sets.retain(|(_, token, _)| token == guard.token().as_str());
         assert_eq!(sets.len(), 1);
         let all = acquires(master).len();
-        assert!(all <= 4_096 + 2, "{all} requests, for callers that are gone too");
+        assert!(all <= 4_096 + 2, "{all} requests, including requests of callers that are gone");
     }
     guard.release().await.unwrap();
 }

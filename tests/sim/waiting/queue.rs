@@ -120,7 +120,7 @@ async fn last_process_in_the_queue_reserves_nothing() {
     guard.release().await.unwrap();
     all_served(waiting).await;
     sleep(ms(5)).await;
-    assert_eq!(copies(&masters), 0, "nothing is kept for anybody");
+    assert_eq!(copies(&masters), 0, "nothing is reserved");
     let reserved = masters.iter().map(|master| count(master, is_reserve)).sum::<usize>();
     assert_eq!(reserved, 4, "the first of the two knew of the other");
 }

@@ -36,6 +36,6 @@ fn token_on_a_majority_lasts_while_a_majority_has_it() {
     let keys = vec![("a", ms(90)), ("b", ms(70)), ("a", ms(50)), ("a", None)];
     assert_eq!(on_majority(keys.clone(), 4), Some(("a", ms(50))));
     assert_eq!(on_majority(keys.clone(), 3), Some(("a", ms(90))));
-    assert_eq!(on_majority(keys, 7), None, "three of seven are no majority");
+    assert_eq!(on_majority(keys, 7), None, "three of seven are not a majority");
     assert_eq!(on_majority(vec![("a", None), ("a", None)], 3), Some(("a", None)));
 }

@@ -200,7 +200,7 @@ fn new_masters_are_reported_with_the_fix() {
     assert_eq!((answer.code, answer.out.as_str()), (69, ""));
     let cause = answer.cause();
     assert!(cause.contains("if these masters are new, run `redlock init`;"), "{cause}");
-    assert!(!cause.contains("--quarantine"), "that would run beside a lock: {cause}");
+    assert!(!cause.contains("--quarantine"), "the command would run next to a lock: {cause}");
     let of_programs = ["redlock.init()", "Quarantine::"];
     assert!(!of_programs.iter().any(|words| cause.contains(words)), "{cause}");
     assert!(cause.contains("not admitted: new, or lost its data"), "{cause}");
@@ -311,5 +311,5 @@ fn status_shows_non_voting_masters_with_remaining_time() {
         "{people:?}"
     );
     servers[0].restart_empty().unwrap();
-    assert_eq!(ask(&servers, ["status", "k"]).code, 69, "one master alone decides nothing");
+    assert_eq!(ask(&servers, ["status", "k"]).code, 69, "a single master decides nothing");
 }

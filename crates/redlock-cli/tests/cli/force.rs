@@ -29,7 +29,7 @@ fn without_a_terminal_force_needs_yes() {
     let answer = ask(&servers, ["release", "--force", "k"]);
     assert_eq!((answer.code, copies(&servers, "k")), (64, 1));
     assert!(answer.cause().contains("--yes"), "{answer:?}");
-    assert!(!answer.err.contains("deletes"), "nothing is said of what does not happen: {answer:?}");
+    assert!(!answer.err.contains("deletes"), "no line about the lock, which remains: {answer:?}");
     ask(&servers, ["release", "k", "--force", "--yes"]).success();
     assert_eq!(copies(&servers, "k"), 0);
 }

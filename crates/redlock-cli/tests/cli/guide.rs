@@ -160,7 +160,7 @@ fn unit_of_the_guide_runs_or_finds_the_job_done() {
     let later = run();
     assert_eq!((later.code, later.out.as_str()), (0, ""), "{later:?}");
     assert!(later.cause().contains("nightly-report was already completed by "), "{later:?}");
-    assert_eq!(setting("SuccessExitStatus"), "75", "another at work is no failure");
+    assert_eq!(setting("SuccessExitStatus"), "75", "another host at work is not a failure");
 }
 
 #[test]

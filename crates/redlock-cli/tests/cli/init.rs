@@ -23,7 +23,7 @@ fn refused_init_prints_the_max_ttl_of_each_master() {
     assert!(refused.cause().contains(&said), "{refused:?}");
     let refused = ask(&servers, ["init", "--yes"]);
     assert_eq!(refused.code, 64, "{refused:?}");
-    assert!(!refused.cause().contains("max_ttl"), "nobody has asked for one: {refused:?}");
+    assert!(!refused.cause().contains("max_ttl"), "no floor was requested: {refused:?}");
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn outdated_list_warns_while_the_former_master_is_dead() {
 
 /// It has no record, so it looks like a master that has restarted.
 #[test]
-fn stranger_without_a_record_is_a_warning_and_doctor_recommends_init() {
+fn stranger_without_a_record_is_a_warning_with_init_as_the_fix() {
     let servers = five_and_one();
     let list = at(&servers, &[0, 1, 2, 3, 5]);
     let run = on(&list, ["run", "k", "--", "true"]);
@@ -82,7 +82,7 @@ fn stranger_is_a_warning_during_its_quarantine() {
 
 /// Another spelling of several masters looks like other masters.
 #[test]
-fn doctor_advises_what_init_accepts_if_several_names_are_not_recorded() {
+fn doctor_advises_what_init_accepts_for_unrecorded_names() {
     let servers = brand_new(3);
     ask(&servers, ["init", "--yes"]).success();
     let [a, b, c] = [0, 1, 2].map(|place| servers[place].url());
@@ -114,7 +114,7 @@ fn doctor_warns_of_a_list_with_different_databases() {
 
 /// A quarantine gives a wrong master the set of the others, so its id proves nothing.
 #[test]
-fn doctor_warns_of_an_admitted_master_whose_name_is_not_recorded() {
+fn doctor_warns_of_an_admitted_master_with_an_unrecorded_name() {
     let servers = five_and_one();
     on(&at(&servers, &[5]), ["init", "--yes"]).success();
     let list = at(&servers, &[0, 1, 2, 3, 5]);

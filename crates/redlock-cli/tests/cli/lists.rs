@@ -37,7 +37,7 @@ pub(crate) fn set(server: &RedisServer) -> Option<String> {
 }
 
 #[test]
-fn lists_of_one_two_and_three_of_five_are_refused_with_both_lists() {
+fn lists_of_one_to_three_of_five_are_refused_with_both_lists() {
     let servers = brand_new(5);
     ask(&servers, ["init", "--yes"]).success();
     let all: Vec<_> = servers.iter().collect();
@@ -101,7 +101,7 @@ fn lists_of_masters_of_two_sets_are_refused() {
     let all: Vec<_> = servers.iter().collect();
     on(&all[..5], ["init", "--yes"]).success();
     let second = on(&all[4..], ["init", "--yes"]);
-    assert_eq!(second.code, 64, "it asks: {second:?}");
+    assert_eq!(second.code, 64, "it prompts: {second:?}");
     assert!(second.cause().contains(&names(&all[..5])), "{second:?}");
     assert!(all[5..].iter().all(|server| set(server).is_none()));
     on(&all[4..], ["init", "--again"]).success();
@@ -126,7 +126,7 @@ fn lists_of_masters_of_two_sets_are_refused() {
     );
     assert!(notes(&first)[0].contains(&taken), "{first:?}");
     let refused = on(&[all[0], all[8]], ["run", "k", "--", "true"]);
-    assert_eq!((refused.code, notes(&refused)), (69, vec![]), "it says so once: {refused:?}");
+    assert_eq!((refused.code, notes(&refused)), (69, vec![]), "it shows that once: {refused:?}");
 }
 
 #[test]
@@ -242,7 +242,7 @@ fn init_shows_both_lists_on_a_terminal() {
     command.env("REDLOCK_NODES", servers[0].url());
     let terminal = Terminal::start(&command);
     terminal.shows("which differ by more than one master");
-    assert_eq!(terminal.code(), 64, "nothing is asked");
+    assert_eq!(terminal.code(), 64, "there is no prompt");
 }
 
 /// Writes a set that no `init` has drawn.
@@ -254,7 +254,7 @@ fn record_set(servers: &[&RedisServer], set: &str) {
 
 /// `redlock extend` is a new process, so it is not a holder that learns of another set later.
 #[test]
-fn held_lock_is_extended_by_its_token_unless_the_list_is_too_short() {
+fn token_extends_a_held_lock_unless_the_list_is_too_short() {
     let servers = brand_new(5);
     let all: Vec<_> = servers.iter().collect();
     on(&all, ["init", "--yes"]).success();

@@ -188,7 +188,7 @@ fn proven_loss_kills_immediately() {
     assert_eq!(answer.code, 79);
     assert!(answer.cause().contains("too few masters still have the key"), "{answer:?}");
     assert!(!pids.iter().any(|pid| is_alive(*pid)));
-    assert_eq!(copies(&servers, "k"), 3, "the stranger's are left alone");
+    assert_eq!(copies(&servers, "k"), 3, "keys of the other program remain");
 }
 
 #[test]
@@ -321,7 +321,7 @@ fn shortened_lease_still_ends_the_command_in_time() {
     enders.end(&pids);
     diary.assert_ended_by(extended + validity(TTL), &enders);
     let held = extended.elapsed();
-    assert!(held > TTL * 3 / 4, "{held:?}: the lease ended earlier, and did not end at once");
+    assert!(held > TTL * 3 / 4, "{held:?}: the lease ended earlier, but not immediately");
     let answer = run.answer();
     assert_eq!(answer.code, 79, "{answer:?}");
     assert!(answer.cause().contains("SIGKILL"), "{answer:?}");

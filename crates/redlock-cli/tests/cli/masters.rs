@@ -50,7 +50,7 @@ fn three_of_five_paused_masters_exit_with_69() {
     for server in &servers[..3] {
         server.resume().unwrap();
     }
-    assert_eq!(copies(&servers, "other"), 0, "nothing is left of what was not had");
+    assert_eq!(copies(&servers, "other"), 0, "no key remains of the failed attempt");
 }
 
 #[test]

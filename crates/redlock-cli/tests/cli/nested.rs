@@ -34,7 +34,7 @@ fn run_waiting_for_its_outer_run_is_refused_immediately() {
     }
     let silent = inside(&servers, "k", "$R run k -q --wait forever -- true");
     assert_eq!((silent.code, silent.err.as_str()), (75, ""));
-    assert_eq!(copies(&servers, "k"), 0, "the one around it is released as ever");
+    assert_eq!(copies(&servers, "k"), 0, "the outer lock is released as usual");
 }
 
 /// The value of the key identifies the lock, not its name.

@@ -85,7 +85,7 @@ fn later_fire_runs_for_times_and_numbers() {
 
 /// Its mark would keep the job from running until then.
 #[test]
-fn mistyped_year_of_a_fire_is_refused_and_does_not_block_the_job() {
+fn mistyped_year_of_a_fire_is_refused_without_blocking_the_job() {
     let (servers, scratch) = (RedisServers::start(3).unwrap(), Scratch::new("once-far"));
     let run = |fire: &[&str]| answer_of(&mut counting(&servers, fire, &scratch, ""));
     for far in ["2206-11-23T03:00Z", "Sun, 23 Nov 2206 03:00:00 +0000"] {
@@ -122,7 +122,7 @@ fn failed_run_leaves_a_mark_only_with_mark_failures() {
     assert_eq!((copies(&servers, MARK), copies(&servers, "report")), (0, 0));
     let missing = ["run", "report", "--fire", "7", "--mark-failures", "--", "/no/such"];
     assert_eq!(ask(&servers, missing).code, 127);
-    assert_eq!(copies(&servers, MARK), 0, "what was never started is not done");
+    assert_eq!(copies(&servers, MARK), 0, "a job that never started is not completed");
     assert_eq!(run(&["--fire", "7", "--mark-failures"], "exit 3"), 3);
     assert_eq!(run(&["--fire", "7"], "exit 3"), 0, "it was done");
     assert_eq!(runs(&scratch), 2);
@@ -154,7 +154,7 @@ fn mark_without_a_quorum_is_a_note_and_the_lock_expires() {
     let work = [spoil(0), spoil(1)].concat();
     let options = ["--once-in", "12h", "--ttl", "5s"];
     let answer = answer_of(&mut counting(&servers, &options, &scratch, &work));
-    assert_eq!(answer.code, 0, "the code is that of the command: {answer:?}");
+    assert_eq!(answer.code, 0, "the code is the command's: {answer:?}");
     let note =
         answer.err.lines().find(|line| line.starts_with("note: report completed, but too few"));
     assert!(note.is_some_and(|note| note.contains("the mark is malformed")), "{answer:?}");

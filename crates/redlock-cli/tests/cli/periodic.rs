@@ -64,7 +64,7 @@ fn documented_periodic_jobs_have_marks_and_long_waits() {
         assert!(has("--once-in"), "another host would do it again: {line:?}");
         let wait = options.iter().position(|word| *word == "--wait");
         let is_long = wait.is_some_and(|at| options[at + 1].ends_with('h'));
-        assert!(is_long, "nobody would be left when its host dies: {line:?}");
+        assert!(is_long, "no host would take over if this one dies: {line:?}");
     }
 }
 

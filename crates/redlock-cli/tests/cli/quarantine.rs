@@ -51,7 +51,7 @@ fn loading_master_lengthens_the_recommended_wait() {
         poll("it loads its data", || is_loading(&servers[1]).then_some(()));
         // While it loads it answers now and then.
         let said = ask(&servers, ["--node-timeout", "1s", "acquire", "k", "--ttl", "5s"]);
-        assert!(is_loading(&servers[1]), "it was asked too late");
+        assert!(is_loading(&servers[1]), "the request came too late");
         loads.join().unwrap().unwrap();
         said
     });

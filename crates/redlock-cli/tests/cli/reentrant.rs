@@ -85,7 +85,7 @@ fn lock_in_between_keeps_the_outer_tokens() {
     assert_eq!(lines.len(), 5, "{answer:?}");
     assert_eq!((lines[0], lines[1]), (lines[2], lines[3]), "{answer:?}");
     assert!(lines[0].starts_with("k ") && lines[1].starts_with("other "), "{answer:?}");
-    assert_eq!(lines[4], "75", "without the option it is refused as ever");
+    assert_eq!(lines[4], "75", "without the option it is refused as usual");
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn reentrant_run_acquires_a_lock_that_no_outer_run_holds() {
     ask(&servers, ["run", "--reentrant", "new", "--", "true"]).success();
     let script = "$R run --reentrant new -c 'echo $REDLOCK_HELD | wc -w'";
     assert_eq!(inside(&servers, script).success(), "2");
-    assert_eq!(copies(&servers, "new"), 0, "it is released, too");
+    assert_eq!(copies(&servers, "new"), 0, "it is also released");
     let stranger = |options: &[&str]| {
         for server in servers.iter() {
             server.command(&[&["SET", "new", "stranger"], options].concat()).unwrap();

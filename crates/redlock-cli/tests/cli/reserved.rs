@@ -56,7 +56,7 @@ fn status_shows_a_reserved_key_as_reserved() {
         assert_eq!((&node["state"], &node["token"]), (&json!("reserved"), &json!(null)), "{node}");
     }
     let all = ask(&servers, ["status", "--json"]);
-    assert_eq!((all.code, &all.json()["locks"]), (0, &json!([])), "it is no lock");
+    assert_eq!((all.code, &all.json()["locks"]), (0, &json!([])), "it is not a lock");
 }
 
 /// Trap 24: a notified waiter that died is no reason to wait.
@@ -84,7 +84,7 @@ fn reservation_value_is_not_accepted_as_a_token() {
         }
     }
     assert_eq!(copies(&servers, "k"), 3);
-    assert!((0..3).all(|place| left(place) <= 60_000), "it was given more time");
+    assert!((0..3).all(|place| left(place) <= 60_000), "its time was extended");
 }
 
 /// Trap 24: it is over by itself.

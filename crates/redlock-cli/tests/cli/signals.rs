@@ -79,7 +79,7 @@ fn previously_ignored_signal_stays_ignored() {
 
 /// Runs in its own mount namespace, which any user can create together with a user namespace.
 #[test]
-fn missing_proc_is_named_before_the_lock_and_dev_fd_is_not_needed() {
+fn missing_proc_is_named_early_and_dev_fd_is_not_needed() {
     let servers = RedisServers::start(1).unwrap();
     let run = redlock(&servers, ["run", "k", "--", "echo", "ran"]);
     let text = "mount -t tmpfs none /proc && exec \"$@\"";
@@ -284,7 +284,7 @@ fn watchdog_has_its_own_session_and_exits_with_redlock() {
     }
     assert!(is_alive(watchdog) && !is_stopped(watchdog));
     let environment = fs::read(format!("/proc/{watchdog}/environ")).unwrap();
-    assert!(environment.is_empty(), "it need not know where the masters are");
+    assert!(environment.is_empty(), "it does not need the masters' addresses");
     run.type_in("x\n");
     run.answer();
     assert!(!is_alive(watchdog));

@@ -104,6 +104,6 @@ fn processes_outside_the_group_are_counted() {
     let escaped =
         ", but 1 process that it started is still running without the lock (as another user, or";
     assert!(answer.cause().contains(escaped), "{answer:?}");
-    assert!(is_alive(pids[1]), "it is in a session of its own");
+    assert!(is_alive(pids[1]), "it is in a separate session");
     send(pids[1], Signal::KILL);
 }

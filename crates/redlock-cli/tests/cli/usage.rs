@@ -53,7 +53,7 @@ fn help_and_version_exit_with_0() {
     for part in ["Examples:", "Exit codes:", "REDLOCK_NODES_FILE", "  79 "] {
         assert!(help.success().contains(part), "{part}");
     }
-    assert!(help.out.contains("generate"), "what packages install is no secret");
+    assert!(help.out.contains("generate"), "files of packages are not secret");
     assert!(ask(["run", "--help"]).success().contains("REDLOCK_FENCING_TOKEN"));
     assert!(ask(["-h"]).success().contains("redlock run backup"));
     assert!(ask(["--version"]).success().starts_with("redlock "));

@@ -209,7 +209,7 @@ fn lock_of_a_killed_holder_is_acquired_after_expiry() {
     waiter.answer().success();
     let late = Instant::now().saturating_duration_since(expired);
     // A waiter that only looks from time to time looks once in this time.
-    assert!(late < Duration::from_millis(750), "{late:?} behind the expiry");
+    assert!(late < Duration::from_millis(750), "{late:?} after the expiry");
 }
 
 fn is_watched(server: &RedisServer) -> bool {
@@ -272,7 +272,7 @@ fn timed_out_is_explained_with_the_option_that_changes_it() {
 }
 
 #[test]
-fn line_without_a_quorum_shows_equal_answers_once_and_ends_with_the_next_step() {
+fn line_without_a_quorum_groups_answers_and_ends_with_a_fix() {
     const STEP: &str = "; check that the masters run and can be reached, or use a longer ";
     let servers = RedisServers::start(5).unwrap();
     let assert_line = |answers: &str, step: &str| {
@@ -325,7 +325,7 @@ fn held_lock_is_silent_with_quiet_or_code_0() {
     }
     assert_eq!(ask(&servers, ["acquire", "k", "-q"]).code, 69);
     let silent = ask(&servers, ["run", "k", "-n", "-q", "-E", "0", "--", "true"]);
-    assert!(silent.cause().contains("no quorum"), "that is no lock of another: {silent:?}");
+    assert!(silent.cause().contains("no quorum"), "no other client holds the lock: {silent:?}");
 }
 
 #[test]

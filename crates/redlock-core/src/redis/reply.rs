@@ -259,7 +259,7 @@ mod tests {
             );
             assert_eq!(said(verb, b"*2\r\n$1\r\na\r\n:-1\r\n"), Ok(Answer::held(Some(b"a"), None)));
             let other_type = said(verb, b"*2\r\n$-1\r\n:50\r\n");
-            assert_eq!(other_type, Ok(Answer::held(None, fifty)), "it is no grant");
+            assert_eq!(other_type, Ok(Answer::held(None, fifty)), "it is not a grant");
             assert_eq!(said(verb, b"*2\r\n$-1\r\n:-2\r\n"), Err(Garbage));
         }
         assert_eq!(said(Verb::Inspect, b":0\r\n"), Ok(Answer::new(Verdict::Free)));

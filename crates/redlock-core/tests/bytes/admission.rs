@@ -150,7 +150,7 @@ async fn unanswered_order_fails_with_its_connection() {
     assert_eq!(client.said().await, Err(Cause::ConnectionClosed));
     client.down().await;
     client.submit(1, Op::admission(AdmissionOp::ReadTime));
-    assert!(client.said().await.is_err(), "known at once");
+    assert!(client.said().await.is_err(), "known immediately");
 }
 
 #[tokio::test]

@@ -80,7 +80,7 @@ async fn node_driven_again_survives_its_previous_future() {
     peer.expect("SET").await;
     let former = client.driving.take().unwrap();
     client.drive();
-    assert_eq!(client.answer().await, lost(), "the former connection is of no use any more");
+    assert_eq!(client.answer().await, lost(), "the former connection is no longer used");
     let mut peer = server.admit("def", 1).await;
     client.up().await;
     former.abort();

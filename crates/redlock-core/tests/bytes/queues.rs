@@ -362,7 +362,7 @@ async fn forgotten_take_is_resent_unless_released() {
         peer.say(format!("-NOSCRIPT No matching script.\r\n{ballot}:0\r\n")).await;
         let answer = client.answer().await;
         let forgotten = Cause::ErrorReply("NOSCRIPT No matching script.".into());
-        assert_eq!(answer, Answer::unknown(forgotten), "it would come behind its release");
+        assert_eq!(answer, Answer::unknown(forgotten), "it would follow its release");
         assert_eq!(client.answer().await, Answer::new(Verdict::NotOurs));
     }
 }

@@ -106,7 +106,7 @@ async fn unsolicited_reply_closes_the_connection_without_a_vote() {
     client.up().await;
     client.submit(1, acquire());
     peer.expect("SET").await;
-    assert!(client.vote_at_once().is_none(), "the extra reply waited for it");
+    assert!(client.vote_at_once().is_none(), "the extra reply precedes it");
     peer.say("$-1\r\n").await;
     assert_eq!(client.answer().await, Answer::new(Verdict::HELD));
 }

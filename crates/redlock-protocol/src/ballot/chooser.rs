@@ -197,7 +197,7 @@ mod tests {
         for master in 0..3 {
             chooser.saw(member, master, TIME + FAR + 9_000, NOW);
         }
-        assert_eq!(chooser.refusing(member), MasterSet::EMPTY, "before it was chosen, too");
+        assert_eq!(chooser.refusing(member), MasterSet::EMPTY, "also before it was chosen");
     }
 
     #[test]

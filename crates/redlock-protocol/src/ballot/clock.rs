@@ -255,7 +255,7 @@ mod tests {
         clock.saw(start() + secs(80), at(0), at(0));
         clock.saw(start() + secs(40), at(0), at(0));
         assert_eq!(clock.number(at(0)), start() + secs(80) + 1, "above what was seen");
-        assert_eq!(clock.number(at(10)), start() + secs(90) + 1, "it stays for a while");
+        assert_eq!(clock.number(at(10)), start() + secs(90) + 1, "it remains for some time");
         assert_eq!(clock.number(at(90)), start() + secs(160) + 1);
         assert_eq!(clock.number(at(651)), start() + secs(651), "it is used up");
         clock.saw(start() + secs(650), at(651), at(651));

@@ -218,7 +218,7 @@ mod tests {
     fn line_is_busy_with_a_few_unanswered_requests() {
         let mut line = Line::default();
         (1..BUSY_MIN).for_each(|_| line.open());
-        assert!(!line.is_busy(), "a caller or two are written at once");
+        assert!(!line.is_busy(), "one or two callers are written immediately");
         line.open();
         assert!(line.is_busy());
         line.close(&mut Some(Instant::ORIGIN), Instant::ORIGIN, NODE_TIMEOUT);

@@ -176,7 +176,7 @@ fn untaken_lease_passes_to_the_next_caller() {
     )));
     let effects = world.input(Input::Untaken(HoldId { hand_overs: 2, ..hold }));
     assert!(!effects.iter().any(|effect| matches!(effect, Effect::Won { .. })));
-    assert!(world.turn().iter().all(is_release), "nobody is left");
+    assert!(world.turn().iter().all(is_release), "no caller is left");
 }
 
 #[test]

@@ -365,7 +365,7 @@ mod tests {
         ledger.granted_unscored(0, Some(at(5)));
         assert_eq!((ledger.valid_until(), ledger.is_unscored(0)), (Instant::ORIGIN, true));
         assert_eq!(ledger.ask_scores().len(), 1);
-        assert!(ledger.ask_scores().is_empty(), "it is asked once");
+        assert!(ledger.ask_scores().is_empty(), "it is queried once");
         ledger.score_missing(0);
         assert_eq!(ledger.ask_scores().len(), 1);
         let mut disowned = ledger.clone();

@@ -95,7 +95,7 @@ mod tests {
         let mut holds = HoldUntil::new(3);
         (0..3).for_each(|master| holds.confirm(master, at(0), VALIDITY));
         holds.confirm(0, at(300), VALIDITY);
-        assert_eq!(holds.valid_until(), at(1_000), "one extension is no quorum");
+        assert_eq!(holds.valid_until(), at(1_000), "one extension is not a quorum");
         holds.confirm(1, at(400), VALIDITY);
         assert_eq!(holds.valid_until(), at(1_300));
         assert_eq!(holds.copies(at(1_200)), 2);

@@ -84,7 +84,7 @@ fn called(caller: u32) -> Step<u32> {
 }
 
 #[test]
-fn a_refused_caller_enters_the_queue_at_once_and_the_first_in_it_watches_the_key() {
+fn refused_caller_queues_immediately_and_the_first_watches() {
     let mut waiting = World::after(&[JOIN]).waiting;
     assert_eq!(waiting.lost(Refusal::Held, None, start(0.5)), first(1));
     waiting.entering(0);
@@ -99,7 +99,7 @@ fn contenders_that_split_the_masters_meet_in_the_queue() {
 }
 
 #[test]
-fn a_sleep_at_the_front_ends_with_the_key_or_after_100_ms_and_doubles_up_to_a_second() {
+fn first_waiter_sleeps_until_expiry_or_100_ms_doubling_to_1_s() {
     for (left, wakes) in [(0, 2), (60, 62), (97, 99), (98, 100), (1_000, 100)] {
         let slept = sleep(watching(Some(ms(left)), 0.5));
         assert_eq!(slept, (ms(wakes), all(1)), "{left} ms were left");
@@ -314,7 +314,7 @@ fn a_head_let_in_only_by_m_takes_a_place_and_sleeps() {
 /// A ballot is also refused if another process was faster. Processes that came later must not
 /// overtake this one because of that.
 #[test]
-fn a_head_whose_ballot_is_refused_keeps_the_start_of_its_wait_and_not_its_place() {
+fn head_with_refused_ballot_keeps_its_start_but_not_its_place() {
     let mut world = World::after(&[JOIN, REFUSED, FIRST, HELD, Event::Due]);
     let since = world.waiting.since();
     world.happen(Event::Lost(Refusal::Silent));
@@ -322,11 +322,11 @@ fn a_head_whose_ballot_is_refused_keeps_the_start_of_its_wait_and_not_its_place(
     for event in [Event::Due, Event::Won] {
         world.happen(event);
     }
-    assert_eq!(world.waiting.since(), world.now, "the wait of the next one counts from its turn");
+    assert_eq!(world.waiting.since(), world.now, "the next caller's wait starts with its turn");
 }
 
 #[test]
-fn callers_that_stand_back_leave_the_queue_and_enter_it_after_a_pause() {
+fn callers_standing_back_leave_the_queue_and_reenter_later() {
     let mut waiting = World::after(&[JOIN, JOIN, REFUSED, FIRST, HELD]).waiting;
     let (now, back_at) = (start(0.5).now, start(0.5).now.saturating_add(ms(200)));
     assert_eq!(waiting.place(), Some(0));
@@ -348,7 +348,7 @@ fn callers_that_come_while_others_go_first_wait_as_well() {
 }
 
 #[test]
-fn without_a_queue_contenders_that_split_come_back_one_after_the_other() {
+fn without_a_queue_split_contenders_return_one_by_one() {
     for (random, fan_outs) in [(0.0, 1), (0.5, 2), (1.0, 3)] {
         let mut waiting = World::after(&[JOIN, REFUSED]).waiting;
         assert_eq!(waiting.lost(Refusal::Split, None, start(random)), Step::Wait);
@@ -365,7 +365,7 @@ fn a_full_queue_is_waited_for_outside() {
 }
 
 #[test]
-fn a_meeting_point_out_of_sight_is_left_for_the_next_within_40_ms() {
+fn lost_meeting_point_is_replaced_by_the_next_within_40_ms() {
     for waiting in [asking(), watching(None, 0.5), behind(3, 0.5)] {
         for (random, fan_out, pause) in
             [(1.0, FAN_OUT, FAN_OUT * 4), (0.5, FAN_OUT, FAN_OUT * 2), (1.0, ms(30), ms(40))]
@@ -380,7 +380,7 @@ fn a_meeting_point_out_of_sight_is_left_for_the_next_within_40_ms() {
 
 /// Its answer is missing or of no use to a waiter, or there is no such master.
 #[test]
-fn without_a_meeting_point_it_is_tried_again_after_a_blind_pause_that_doubles() {
+fn without_a_meeting_point_retries_follow_doubling_pauses() {
     let mut silent = asking();
     silent.watch_answered(0, &Verdict::Unknown(Cause::TimedOut), start(1.0));
     let mut none = World::after(&[JOIN, REFUSED]).waiting;
@@ -402,7 +402,7 @@ fn without_a_meeting_point_it_is_tried_again_after_a_blind_pause_that_doubles() 
 
 /// A refused caller first queries the meeting point, and so do callers that come within ten votes.
 #[test]
-fn a_key_counts_as_contended_for_ten_votes_after_others_were_seen() {
+fn key_is_contended_for_ten_votes_after_others_were_seen() {
     for (refusal, is_contended) in
         [(Refusal::Held, true), (Refusal::Split, true), (Refusal::Silent, false)]
     {
@@ -453,9 +453,9 @@ fn the_next_in_this_process_asks_right_behind_a_release() {
 }
 
 #[test]
-fn a_caller_that_lost_an_attempt_of_its_own_is_head_or_stands_behind_the_others() {
+fn caller_that_lost_an_attempt_is_head_or_follows_the_others() {
     let mut waiting = Waiting::new();
-    assert!(waiting.join_attempting(1, Instant::ORIGIN), "it goes on from its attempt");
+    assert!(waiting.join_attempting(1, Instant::ORIGIN), "it continues from its attempt");
     assert_eq!(waiting.clone().join(2, false, Instant::ORIGIN), Step::Wait, "one head");
     assert_eq!(waiting.lost(Refusal::Held, None, start(0.5)), first(1));
     assert!(!waiting.join_attempting(2, Instant::ORIGIN));
@@ -464,7 +464,7 @@ fn a_caller_that_lost_an_attempt_of_its_own_is_head_or_stands_behind_the_others(
 }
 
 #[test]
-fn the_place_of_a_caller_that_gives_up_goes_to_the_next_and_with_the_last_it_is_left() {
+fn place_of_a_leaving_caller_goes_to_the_next_or_is_given_up() {
     let mut world = World::after(&[JOIN, REFUSED, JOIN, FIRST, HELD]);
     world.happen(Event::LeaveFirst);
     assert_eq!((world.waiting.place(), world.left.len()), (Some(0), 0));

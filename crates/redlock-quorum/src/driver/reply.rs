@@ -225,7 +225,7 @@ mod tests {
         let id = requests.insert(());
         let (reply, awaited) = reply::<()>(None);
         let shared = awaited.shared.as_ref().unwrap();
-        assert!(!requests.contains(shared.get()), "one that was never set is no one's");
+        assert!(!requests.contains(shared.get()), "an unset value has no owner");
         reply.enter(id);
         assert_eq!(shared.get(), id);
     }

@@ -125,7 +125,7 @@ mod tests {
         let file = parsed(text).unwrap();
         let (prefix, place) = file.get("REDLOCK_PREFIX").unwrap();
         assert_eq!((prefix.to_str().unwrap(), &*place), ("\"$HOME\" # =x ", "line 4 of /c"));
-        assert_eq!(file.get("REDLOCK_LABEL"), None, "an empty value counts as unset");
+        assert_eq!(file.get("REDLOCK_LABEL"), None, "an empty value is ignored");
         assert_eq!(file.get("REDLOCK_MAX_TTL").unwrap().0, "2m");
         assert_eq!(file.get("REDLOCK_PLAIN"), None);
     }

@@ -124,9 +124,9 @@ async fn delayed_requests_keep_their_order() {
     for ticket in 0..50 {
         seen.submit(&node, ticket, if ticket % 2 == 0 { acquire(1_000) } else { release() });
     }
-    assert_eq!(seen.tickets(), [0_u128; 0], "nothing can have come back yet");
+    assert_eq!(seen.tickets(), [0_u128; 0], "no answer can have arrived yet");
     sleep(ms(19)).await;
-    assert_eq!(seen.tickets(), [0_u128; 0], "nothing can have come back yet");
+    assert_eq!(seen.tickets(), [0_u128; 0], "no answer can have arrived yet");
     sleep(ms(200)).await;
     assert_eq!(seen.tickets(), (0..50).collect::<Vec<_>>());
     assert!(seen.answers().iter().all(|answer| *answer == Answer::granted()));
@@ -279,7 +279,7 @@ async fn keys_expire_by_the_clock_of_their_master() {
     seen.submit(&node, 1, acquire(1_000));
     node.step_clock(900);
     sleep(ms(101)).await;
-    assert_eq!(node.keys(), 0, "a step forward takes time from the key");
+    assert_eq!(node.keys(), 0, "a step forward shortens the key's time");
 
     node.set_clock_rate(0.5);
     seen.submit(&node, 2, acquire(1_000));

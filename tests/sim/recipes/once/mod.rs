@@ -180,10 +180,10 @@ async fn mark_without_a_quorum_is_logged_and_the_lock_expires() {
         masters[..3].iter().for_each(|master| put(master, "no mark"));
         7
     });
-    assert_eq!(ran.await, Ok(Once::Ran(7)), "it never costs the output");
+    assert_eq!(ran.await, Ok(Once::Ran(7)), "the output is never lost");
     let warnings = log.warnings("the work is done, but too few masters keep a mark of it");
     assert_eq!(warnings.len(), 1);
-    assert_eq!(copies(&masters), 5, "nobody does it again at once");
+    assert_eq!(copies(&masters), 5, "no host repeats it immediately");
     let other = second.once(NAME).within(HOUR).wait(Duration::ZERO).begin().await;
     assert!(matches!(other, Err(RunError::Acquire(AcquireError::Held { .. }))), "{other:?}");
     sleep(TTL * 2).await;
@@ -265,7 +265,7 @@ async fn largest_mark_is_used_and_written_back() {
     for (master, before) in masters.iter().zip(before) {
         let log = master.log();
         let again = log[before..].iter().any(|e| matches!(e.verb, Verb::RaiseMark { .. }));
-        assert!(!again, "what nobody lacks is not written");
+        assert!(!again, "a mark that every master has is not written again");
     }
 }
 

@@ -132,7 +132,7 @@ async fn repeated_holder_sometimes_queries_for_waiters() {
         let asked: usize = masters.iter().map(|master| count(master, is_leave)).sum();
         let won = count(&masters[0], |verb| matches!(verb, Verb::Acquire { .. }));
         assert!(won >= 40, "seed {seed}: {won} locks");
-        assert!((7..=20).contains(&asked), "seed {seed}: it asked {asked} times");
+        assert!((7..=20).contains(&asked), "seed {seed}: {asked} requests");
         again.abort();
     }
 }
@@ -156,7 +156,7 @@ async fn lease_without_the_meeting_points_key_queries_for_waiters() {
     masters[at].put(RESOURCE, "stranger", 2);
     assert_eq!(take().await, 2, "M has another's key");
     sleep(ms(3)).await;
-    assert_eq!([take().await, take().await], [3, 3], "nobody waits, says M that had the key");
+    assert_eq!([take().await, take().await], [3, 3], "M, which had the key, reports no waiter");
 }
 
 /// Nearer to the masters than that process or farther, and at any moment.

@@ -114,7 +114,7 @@ fn no_quarantine_begins_while_a_master_is_loading() {
     masters[2].role = LOADING;
     masters[2].data = Data::default();
     let mut admission = client(&masters, 0);
-    assert!(!admission.awaits_connections(), "nobody waits for it");
+    assert!(!admission.awaits_connections(), "no client waits for it");
     assert!(matches!(admission.step(0, 0, Nonce(1)), Step::Wait(_)));
     masters[2] = two_lost_and_one_long().remove(2);
     admission.on(2, Event::Probed(masters[2].facts(0)), 0);

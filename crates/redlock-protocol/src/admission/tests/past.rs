@@ -29,7 +29,7 @@ fn restored_record_is_outdated() {
     put(&mut admission, &mut masters, &Data::default(), 1);
     assert_eq!(not_admitted(&admission, 0, 1).why, WhyNot::Emptied);
     put(&mut admission, &mut masters, &copy, 2);
-    assert!(masters[0].data.record.admits(masters[0].identity), "it says so");
+    assert!(masters[0].data.record.admits(masters[0].identity), "it reports that");
     assert_eq!(
         (admission.votes(0), admission.incarnation(0), admission.admitted_as(0)),
         (false, None, None)
@@ -84,7 +84,7 @@ fn restored_quarantine_is_outdated() {
     assert!(!not_admitted(&admission, 0, now).in_quarantine);
     settle(&mut admission, &mut masters, now);
     assert_ne!(masters[0].data.record.nonce, copy.record.nonce);
-    assert!(!admission.votes(0), "it takes the whole length again");
+    assert!(!admission.votes(0), "the whole length starts again");
 }
 
 /// A score in old data does not cover the ballots that were accepted since.

@@ -95,7 +95,7 @@ fn awaits_connections_only_before_beginning_a_quarantine() {
     for (index, master) in masters.iter().enumerate().take(2) {
         unasked.on(index, Event::Up(master.facts(0)), 0);
     }
-    assert!(!unasked.awaits_connections(), "nobody wants a lock");
+    assert!(!unasked.awaits_connections(), "no caller wants a lock");
     let off = Admission::new(3, MAX_TTL, 1000, ACT_WITHIN).without_quarantine();
     let mut off = self::connected(off, &masters, 0);
     off.set_connecting(true);

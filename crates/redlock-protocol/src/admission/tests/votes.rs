@@ -119,7 +119,7 @@ fn master_is_new_only_if_no_record_shows_use() {
     let why = |masters: &[Master]| not_admitted(&client(masters, 0), 0, 0).why;
     assert_eq!(why(&masters), WhyNot::New, "all records are gone");
     settle(&mut client(&masters, 0), &mut masters, 0);
-    assert_eq!(why(&masters), WhyNot::New, "a quarantine alone shows no use");
+    assert_eq!(why(&masters), WhyNot::New, "a quarantine does not show that the prefix is in use");
     masters[2] = Master::admitted(30);
     assert_eq!(why(&masters), WhyNot::Emptied, "another one votes");
     masters[2].identity = identity(31);
@@ -164,12 +164,19 @@ fn facts_from_any_reader_are_used() {
     let mut admission = client(&masters, 0);
     assert_eq!(admission.admitted_as(0), Some(identity(10)));
     admission.on(0, Event::Pushed, 1);
-    assert_eq!(admission.admitted_as(0), Some(identity(10)), "what is asked now follows the look");
+    assert_eq!(
+        admission.admitted_as(0),
+        Some(identity(10)),
+        "requests from now on follow the probe"
+    );
     masters[1].data = Data::default();
-    assert!(admission.votes(1), "nobody has read it");
+    assert!(admission.votes(1), "it was not read");
     admission.on(1, Event::Read(masters[1].facts(2)), 2);
     assert_eq!((admission.votes(1), admission.admitted_as(1)), (false, None));
-    assert!(matches!(admission.step(1, 2, Nonce(9)), Step::ReadRecords(_)), "it begins at once");
+    assert!(
+        matches!(admission.step(1, 2, Nonce(9)), Step::ReadRecords(_)),
+        "it begins immediately"
+    );
     masters[2].identity = former_replica(30, 9);
     admission.on(2, Event::Read(masters[2].facts(2)), 2);
     assert_eq!(
@@ -189,7 +196,7 @@ fn uncounted_members_keep_their_number_within_one_incarnation() {
     assert_eq!(not_admitted(&admission, 0, 1).why, WhyNot::Incomplete);
     masters[0].data.record.nonce = Some(Nonce(99));
     admission.on(0, uncounted(&masters[0]), 2);
-    assert!(admission.votes(0), "a set that nobody has counted is complete");
+    assert!(admission.votes(0), "an uncounted set is complete");
 }
 
 /// A program that repeatedly reads reports delays no quarantine.

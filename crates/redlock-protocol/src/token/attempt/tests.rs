@@ -212,7 +212,7 @@ fn grace_is_not_part_of_the_fan_out() {
 }
 
 #[test]
-fn a_failed_resume_is_decided_by_all_answers_and_releases_nothing() {
+fn failed_resume_awaits_all_answers_and_releases_nothing() {
     let mut attempt = Attempt::new(3, Origin::Resumed, timing(TTL), HoldOptions::default(), at(0));
     assert_eq!(attempt.vote(0, &not_ours(), at(0), at(1)), Step::Wait);
     assert_eq!(attempt.vote(1, &not_ours(), at(0), at(1)), Step::Wait);
@@ -274,7 +274,11 @@ fn others_are_queried_after_the_meeting_point_granted() {
         assert_eq!(step, Step::Lost(Defeat::Outvoted), "{answer:?}");
         let may_hold = attempt.into_ledger().may_hold();
         let is_unknown = answer == Answer::unknown(Cause::TimedOut);
-        assert_eq!(may_hold.len(), usize::from(is_unknown), "nobody else was asked: {answer:?}");
+        assert_eq!(
+            may_hold.len(),
+            usize::from(is_unknown),
+            "no other master was queried: {answer:?}"
+        );
     }
     let mut attempt = first();
     assert_eq!(attempt.vote(2, &Answer::granted(), at(0), at(1)), Step::AskOthers);
@@ -283,7 +287,11 @@ fn others_are_queried_after_the_meeting_point_granted() {
     assert_eq!(attempt.vote(1, &Answer::granted(), at(5), at(6)), Step::Won);
     let until = attempt.into_lease(at(0)).deadline();
     let validity = timing(TTL).ttl.validity();
-    assert_eq!(until, Some(at(0).saturating_add(validity)), "each grant counts from its own send");
+    assert_eq!(
+        until,
+        Some(at(0).saturating_add(validity)),
+        "each grant is valid from its own request"
+    );
 }
 
 #[test]

@@ -82,7 +82,7 @@ mod tests {
         extend(&mut lease, 2, 100);
         assert_eq!(lease.ledger().hold_until(2), Instant::ORIGIN);
         extend(&mut lease, 0, 100);
-        assert_eq!(lease.deadline(), Some(at(VALIDITY)), "one extension is no quorum");
+        assert_eq!(lease.deadline(), Some(at(VALIDITY)), "one extension is not a quorum");
         let score = Answer::granted().with_ballot(Balloted::Score(31));
         lease.balloted(2, &score, at(2), at(110));
         assert_eq!(lease.ledger().hold_until(2), at(VALIDITY), "from when the SET was sent");
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(lease.ask_scores().len(), 1);
         let score = Answer::granted().with_ballot(Balloted::Score(31));
         lease.balloted(2, &score, at(110), at(111));
-        assert_eq!(lease.ledger().hold_until(2), Instant::ORIGIN, "the grant counts for nothing");
+        assert_eq!(lease.ledger().hold_until(2), Instant::ORIGIN, "the grant is not used");
         extend(&mut lease, 2, 200);
         assert_eq!(lease.ledger().hold_until(2), at(VALIDITY + 200));
     }

@@ -150,10 +150,10 @@ fn copy_on_a_voting_master_is_confirmed_once() {
     for master in [3, 4] {
         lease.acquired(master, uncounted(&Answer::granted()), at(0), at(1));
     }
-    assert_eq!(lease.confirm_copy(0, at(10)), Step::default(), "that one counts");
+    assert_eq!(lease.confirm_copy(0, at(10)), Step::default(), "that one is used");
     let Extend { number, masters } = lease.confirm_copy(3, at(10)).extend.unwrap();
     assert_eq!(masters, set([3]));
-    assert_eq!(lease.confirm_copy(3, at(11)), Step::default(), "it is asked");
+    assert_eq!(lease.confirm_copy(3, at(11)), Step::default(), "it is queried");
     let due = lease.due();
     lease.extended(number, 3, &Answer::granted(), at(10), at(12));
     assert_eq!((lease.ledger().hold_until(3), lease.due()), (at(10 + VALIDITY), due));

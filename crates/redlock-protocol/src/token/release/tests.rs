@@ -198,7 +198,7 @@ fn an_error_reply_shows_that_nothing_is_left_in_the_buffers() {
     assert_eq!(release.left(0, at(300)), Some(ms(1_000)));
     release.send_again(0);
     release.vote(0, &busy(), ms(1), at(400));
-    assert_eq!(release.left(0, at(500)), Some(ms(800)), "the first reply counts");
+    assert_eq!(release.left(0, at(500)), Some(ms(800)), "the first reply applies");
     release.send_again(0);
     release.vote(0, &closed(), ms(1), at(600));
     assert_eq!(release.left(0, at(700)), Some(ms(600)), "silence changes nothing");
@@ -225,7 +225,7 @@ fn an_exited_process_no_longer_executes_requests() {
     let mut release = unsettled();
     release.process_ended(0, at(200));
     release.process_ended(0, at(900));
-    assert_eq!(release.left(0, at(300)), Some(ms(1_000)), "the first end counts");
+    assert_eq!(release.left(0, at(300)), Some(ms(1_000)), "the first end applies");
     let mut waiting = Release::new(Ledger::new(2), MasterSet::EMPTY, ms(1_100), false, at(0));
     waiting.process_ended(0, at(200));
     assert_eq!(waiting.left(0, at(300)), Some(ms(1_000)));
@@ -299,9 +299,9 @@ fn reopened_release_waits_for_unacknowledged_masters() {
         vote(&mut release, master, &answer);
     }
     assert_eq!(release.outcome(), Some(Released::Unconfirmed));
-    assert!(release.reopen(), "they have to be asked anew");
+    assert!(release.reopen(), "they must be queried again");
     assert_eq!(release.outcome(), None);
-    assert!(!release.reopen(), "they are to be asked already");
+    assert!(!release.reopen(), "they should already be queried");
     assert_eq!(release.send(), [2, 3, 4].into_iter().collect());
     assert_eq!(vote(&mut release, 2, &Answer::granted()), Some(Released::Done));
     assert!(!release.reopen(), "none has failed");

@@ -121,7 +121,7 @@ fn pushed(waiting: &mut Waiting<u32>, holder: Option<&str>) {
 }
 
 #[test]
-fn the_third_push_behind_which_one_holder_has_the_key_is_followed_and_the_fourth_is_not() {
+fn third_push_about_one_holder_is_followed_but_not_the_fourth() {
     let mut waiting = asleep();
     (0..3).for_each(|_| pushed(&mut waiting, None));
     let mut of_another = waiting.clone();
@@ -129,7 +129,7 @@ fn the_third_push_behind_which_one_holder_has_the_key_is_followed_and_the_fourth
     let wakes = waiting.due();
     assert_eq!(waiting.changed(0, start(0.5)), Step::Wait);
     assert!(matches!(waiting.head, Head::Pausing { .. }), "{waiting:?}");
-    assert_eq!(waiting.due(), wakes, "it goes on when it would have without a push");
+    assert_eq!(waiting.due(), wakes, "it continues as it would without a push");
     // The same where the push comes before the answer to its watch.
     watching.watch_sent(Some(0), start(0.5));
     assert_eq!(watching.changed(0, start(0.5)), Step::Wait);

@@ -226,7 +226,7 @@ fn passed(rule: Rule) -> (u8, usize) {
 }
 
 #[test]
-fn however_late_the_answers_to_releases_come_two_holds_pass_a_waiter_at_most() {
+fn late_release_answers_let_at_most_two_holds_pass_a_waiter() {
     let (most, states) = passed(Leaving::of);
     assert!(most <= PASSED_MAX, "{most} in {states} states");
     assert!(states > 20, "only {states} states");

@@ -57,7 +57,7 @@ fn starts() -> [World; 3] {
 /// Each event happens at most once to a waiter and a master. Orders that lead to the same state are
 /// followed once. [`World::happen`] has the rules.
 #[test]
-fn no_order_of_six_events_for_two_waiters_and_two_masters_breaks_a_rule() {
+fn no_order_of_six_events_of_two_waiters_breaks_a_rule() {
     let events = events();
     let mut states: HashSet<(u32, World)> = starts().map(|world| (0, world)).into();
     let mut seen = 0;

@@ -390,7 +390,7 @@ impl World {
             let goes_on = process.attempt.is_some()
                 || process.waiting.is_asking()
                 || process.waiting.due().is_some();
-            assert!(!self.waits(id) || goes_on, "{id} sleeps for ever: {self:?}");
+            assert!(!self.waits(id) || goes_on, "{id} sleeps forever: {self:?}");
         }
     }
 
@@ -444,7 +444,7 @@ fn events() -> Vec<Event> {
 }
 
 #[test]
-fn no_order_of_ten_events_for_two_processes_and_m_loses_a_waiter() {
+fn no_order_of_ten_events_of_two_processes_loses_a_waiter() {
     let events = events();
     let mut seen: HashSet<World> = HashSet::new();
     let begin = [Key::Of(0), Key::Free];

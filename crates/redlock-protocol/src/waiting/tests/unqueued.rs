@@ -7,7 +7,7 @@ const fn micros(micros: u64) -> Duration {
 }
 
 #[test]
-fn without_a_queue_a_key_that_has_changed_is_watched_a_moment_later() {
+fn without_a_queue_a_changed_key_is_watched_a_moment_later() {
     let mut waiting = unqueued();
     assert_eq!(waiting.changed(0, start(1.0)), Step::Wait);
     assert_eq!(sleep(waiting.clone()), (ms(5), Step::Watch), "it was watched just now");
@@ -19,7 +19,7 @@ fn without_a_queue_a_key_that_has_changed_is_watched_a_moment_later() {
 }
 
 #[test]
-fn without_a_queue_one_whose_votes_are_slow_watches_as_soon_as_others() {
+fn without_a_queue_a_caller_with_slow_votes_watches_in_time() {
     let mut waiting = unqueued();
     let slow = Moment { fan_out: ms(70), ..start(0.5) };
     assert_eq!(waiting.changed(0, slow), Step::Wait);
@@ -38,7 +38,7 @@ fn finds_free(tries: u32, waits: Duration) -> Waiting<u32> {
 }
 
 #[test]
-fn without_a_queue_who_waits_longest_asks_first_for_a_key_that_stays_free() {
+fn without_a_queue_the_longest_waiter_tries_a_free_key_first() {
     let pause = |tries, waits| {
         let waiting = finds_free(tries, waits);
         waiting.due().unwrap().saturating_since(Instant::ORIGIN.saturating_add(waits))
@@ -63,7 +63,7 @@ fn without_a_queue_who_is_overtaken_watches_the_key_again() {
 }
 
 #[test]
-fn without_a_queue_callers_that_stand_back_watch_the_key_before_they_ask_for_it() {
+fn without_a_queue_callers_standing_back_watch_before_attempts() {
     for (pause, tries) in [(ms(40), 7), (FAN_OUT * 4, 1)] {
         let mut waiting = World::after(&[JOIN, JOIN, Event::Won]).waiting;
         let step = waiting.stand_back_unqueued(pause, FAN_OUT, Instant::ORIGIN);

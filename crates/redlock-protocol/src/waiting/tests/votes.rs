@@ -10,7 +10,7 @@ fn voteless(random: f64) -> Waiting<u32> {
 }
 
 #[test]
-fn a_master_that_votes_again_ends_a_long_pause_and_disturbs_no_sleep() {
+fn returning_vote_ends_a_long_pause_and_disturbs_no_sleep() {
     let mut pausing = World::after(&[JOIN]).waiting;
     pausing.lost(Refusal::Silent, None, Moment { fan_out: ms(100), ..start(1.0) });
     assert_eq!(pausing.votes_gained(start(1.0)), Step::Wait);
@@ -22,7 +22,7 @@ fn a_master_that_votes_again_ends_a_long_pause_and_disturbs_no_sleep() {
 
 /// Earlier losses do not matter, because this has nothing to do with contention.
 #[test]
-fn while_too_few_vote_one_attempt_is_made_within_a_second_and_not_in_step() {
+fn without_a_quorum_each_caller_tries_once_at_its_own_time() {
     let sleeps = [0.0, 0.5, 1.0].map(|random| sleep(voteless(random)));
     assert_eq!(sleeps, [750, 875, 1_000].map(|millis| (ms(millis), all(1))));
     let mut world = World::after(&[JOIN]);
@@ -36,7 +36,7 @@ fn while_too_few_vote_one_attempt_is_made_within_a_second_and_not_in_step() {
 }
 
 #[test]
-fn a_quorum_that_votes_ends_the_wait_for_it_at_different_times_within_40_ms() {
+fn returning_quorum_wakes_waiters_at_different_times_in_40_ms() {
     for (random, fan_out, pause) in
         [(0.25, ms(1), ms(1)), (0.5, ms(1), ms(2)), (1.0, ms(1), ms(4)), (1.0, ms(100), ms(40))]
     {
@@ -62,7 +62,7 @@ fn a_head_that_was_woken_is_not_put_off_by_the_next_master() {
 
 /// Otherwise a quarantine of an hour would end in the widest rests.
 #[test]
-fn attempts_that_were_lost_for_want_of_votes_tell_nothing_about_contenders() {
+fn attempts_without_enough_votes_show_no_contenders() {
     let mut waiting = World::after(&[JOIN]).waiting;
     for _ in 0..10 {
         waiting.lost_for_want_of_votes(start(0.5));

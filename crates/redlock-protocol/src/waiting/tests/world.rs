@@ -171,7 +171,7 @@ impl World {
             }
             Event::VotesGained => {
                 let step = self.waiting.votes_gained(moment);
-                assert_eq!(step, Step::Wait, "heads do not come in step");
+                assert_eq!(step, Step::Wait, "heads do not come at the same time");
             }
             Event::Released => {
                 let step = self.waiting.released(now);
@@ -222,7 +222,7 @@ impl World {
             (Call::Go, Head::AwaitingRelease { .. }) => assert_eq!(step, Step::Leave(at)),
             (Call::Go, _) => assert!(matches!(step, Step::Attempt(_, Ask::Called)), "{step:?}"),
             (_, _) if !is_placed => assert_eq!((step, &self.waiting), (Step::Wait, &before)),
-            _ => assert_eq!(step, Step::Wait, "not at once"),
+            _ => assert_eq!(step, Step::Wait, "not immediately"),
         }
         self.carry_out(step);
     }
@@ -249,8 +249,8 @@ impl World {
         }
         let before = self.waiting.clone();
         let step = self.waiting.lost_sight(at, self.moment());
-        assert_eq!(step, Step::Wait, "contenders do not come in step");
-        assert_ne!(self.waiting.place(), Some(at), "it has no place there any more");
+        assert_eq!(step, Step::Wait, "contenders do not come at the same time");
+        assert_ne!(self.waiting.place(), Some(at), "it no longer has a place there");
         if !before.head.is_at(at) {
             assert_eq!(self.waiting.head, before.head);
         } else {
@@ -262,7 +262,7 @@ impl World {
         if let Some(due) = self.waiting.due() {
             self.now = self.now.max(due);
             let step = self.waiting.tick(self.now);
-            assert_ne!(step, Step::Wait, "an alarm that does nothing rings for ever");
+            assert_ne!(step, Step::Wait, "a useless alarm rings forever");
             self.carry_out(step);
         } else if let Some(at) = self.asked {
             self.answer(at, Said::Nothing);
@@ -298,7 +298,7 @@ impl World {
             Step::Wait => {}
             Step::Attempt(caller, ask) => {
                 assert_eq!(self.attempting, None, "one attempt at a time");
-                assert_eq!(Some(caller), self.waiting.head(), "only the head asks");
+                assert_eq!(Some(caller), self.waiting.head(), "only the head sends requests");
                 self.attempting = Some(caller);
                 let at = self.meeting_point();
                 if let Some(at) = at.filter(|_| ask != Ask::All || self.waiting.place().is_some()) {
@@ -331,7 +331,7 @@ impl World {
             || self.waiting.is_asking() && self.asked.is_some()
             || self.waiting.due().is_some();
         assert_eq!(waits, goes_on, "{event:?} led to a dead end or a ghost: {:?}", self.waiting);
-        assert!(waits || self.waiting.place().is_none(), "{event:?} left a place behind");
+        assert!(waits || self.waiting.place().is_none(), "{event:?} left a place");
         let sleep = self.waiting.due().map(|due| due.saturating_since(self.now));
         assert!(sleep <= Some(WATCH_AGAIN.mul_f64(1.25)), "sleeps are short: {:?}", self.waiting);
     }

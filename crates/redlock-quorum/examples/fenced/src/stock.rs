@@ -126,7 +126,7 @@ mod tests {
         let stock = stock();
         assert_eq!(stock.read("nails", token(32)).unwrap(), 100);
         assert_eq!(stock.read("nails", token(64)).unwrap(), 100);
-        assert!(is_refused(&stock.write("nails", 70, token(32))), "64 counts on what it has read");
+        assert!(is_refused(&stock.write("nails", 70, token(32))), "64 relies on its reading");
         stock.write("nails", 95, token(64)).unwrap();
         assert_eq!(stock.count("nails").unwrap(), 95);
     }

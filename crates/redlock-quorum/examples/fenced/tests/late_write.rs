@@ -37,11 +37,11 @@ fn play(store: &str) -> (String, i64) {
 fn late_write_is_refused_and_its_work_repeated() {
     let (said, count) = play("fenced");
     assert!(said.contains("a larger one was seen"), "{said}");
-    assert_eq!(count, 100 - 5 - 30, "both have taken what they were to take: {said}");
+    assert_eq!(count, 100 - 5 - 30, "both have taken their items: {said}");
 }
 
 #[test]
 fn without_the_condition_the_late_write_lands() {
     let (said, count) = play("trusting");
-    assert_eq!(count, 100 - 30, "what the second has taken is forgotten: {said}");
+    assert_eq!(count, 100 - 30, "the second's items are lost: {said}");
 }

@@ -68,7 +68,7 @@ fn floor_of_2_to_the_53_or_more_is_refused() {
 }
 
 #[test]
-fn init_without_quarantine_removes_records_and_keeps_the_largest_ballot() {
+fn init_without_quarantine_keeps_only_the_largest_ballot() {
     let mut masters = vec![Master::admitted(10), Master::admitted(20), Master::fresh(30)];
     masters[0].data.accept(identity(10), member(), SCORE_END / 2 + 31);
     let planned = plan_off(&masters);
@@ -145,7 +145,7 @@ fn init_is_refused_by_floors_of_other_calls_and_not_its_own() {
             )
             .unwrap()
     };
-    assert!(!again(&nonces(&masters)).refused, "it goes on with the third");
+    assert!(!again(&nonces(&masters)).refused, "it continues with the third");
     assert!(again(&[]).refused, "another call was here");
     assert!(again(&nonces(&masters)[..1]).refused, "so it was at the second");
 }

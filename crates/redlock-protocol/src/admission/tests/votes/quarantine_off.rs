@@ -32,7 +32,7 @@ fn plain_without_quarantine(masters: &[Master]) -> Admission {
 fn plain_client_shows_its_use_once_per_connection() {
     let mut masters = [1, 2, 3].map(Master::fresh).to_vec();
     let mut admission = plain_without_quarantine(&masters);
-    assert!(settle(&mut admission, &mut masters, 0).is_empty(), "it was asked for no lock");
+    assert!(settle(&mut admission, &mut masters, 0).is_empty(), "no lock was requested from it");
     admission.ask();
     assert_eq!(settle(&mut admission, &mut masters, 0), ["show"; 3]);
     assert!((0..3).all(|index| admission.votes(index)));
@@ -112,7 +112,7 @@ fn without_quarantine_unadmitted_record_is_removed() {
     }
     let incarnation = admission.incarnation(0);
     assert!(admission.votes(0) && incarnation.is_some());
-    assert_eq!(admission.step(0, 0, Nonce(1)), Step::Nothing, "it was asked for no lock");
+    assert_eq!(admission.step(0, 0, Nonce(1)), Step::Nothing, "no lock was requested from it");
     admission.ask();
     assert_eq!(settle(&mut admission, &mut masters, 0), ["remove"]);
     assert_eq!(masters[0].data, Data::default());
@@ -146,7 +146,7 @@ fn without_quarantine_no_master_votes_if_others_use_it() {
     assert!((0..3).all(|index| !admission.votes(index)));
     assert_eq!(not_admitted(&admission, 0, 0).why, WhyNot::UsedWithQuarantine);
     admission.on(2, Event::Down, 1);
-    assert!(!admission.votes(0), "it goes on while that master is away");
+    assert!(!admission.votes(0), "it continues while that master is away");
     masters[2].restart(4);
     admission.on(2, Event::Up(masters[2].facts(2)), 2);
     assert!((0..3).all(|index| admission.votes(index)));

@@ -28,7 +28,7 @@ fn lease_is_reserved_for_waiting_processes() {
     process.input(|keys, cx| keys.left_queue(&lease.claim, &vote, cx));
     assert_eq!(process.end(lease, true).1, "Reserve { px: 50 }, Leave { leaving: Done } at 0");
     let (_, news) = process.ask(None);
-    assert_eq!(news, "attempts", "the next caller asks at the meeting point first");
+    assert_eq!(news, "attempts", "the next caller queries the meeting point first");
 }
 
 /// It has a place there, or may have, which holds up the others.
@@ -77,7 +77,10 @@ fn queues_of_other_masters_have_a_separate_count() {
     let mut lease = process.win(first);
     process.keys.uses.get_mut(lease.claim.key_use).unwrap().was_refused = true;
     process.input(|keys, cx| keys.lease_ends((&mut lease.claim, lease.lock), true, |_| true, cx));
-    assert!(requests_of(&mut lease).ends_with("Leave { leaving: Done } at 2"), "it asks them all");
+    assert!(
+        requests_of(&mut lease).ends_with("Leave { leaving: Done } at 2"),
+        "it queries all masters"
+    );
     for vote in [(0, 0), (1, 3), (2, 4)].map(|(at, it)| answer(at, Verdict::Granted, it, None)) {
         process.input(|keys, cx| keys.left_queue(&lease.claim, &vote, cx));
     }

@@ -56,7 +56,7 @@ fn ballot_accepted_by_a_quorum_is_returned_with_the_key() {
     assert_eq!(vote(&mut attempt, 0, &accepted()), Step::Wait);
     assert_eq!(vote(&mut attempt, 1, &refused()), Step::Wait);
     assert_eq!(vote(&mut attempt, 2, &held()), Step::Wait);
-    assert_eq!(vote(&mut attempt, 3, &accepted()), Step::Propose, "four are not waited for");
+    assert_eq!(vote(&mut attempt, 3, &accepted()), Step::Propose, "the other four are not needed");
     assert_eq!(vote(&mut attempt, 4, &accepted()), Step::Won, "one of them is enough");
     assert_eq!(attempt.fencing_token(), Some(ballot(7).token()));
 }
@@ -85,7 +85,7 @@ fn a_master_whose_score_cannot_be_passed_is_proposed_no_ballot() {
     assert_eq!(attempt.propose(ballot(2)), Some((2, set(&[0, 2]))));
     attempt.set_refusing(set(&[1, 2]));
     let step = attempt.ballot_vote(2, 2, &too_small(), at(1), at(2));
-    assert_eq!(step, Step::Lost(Defeat::BallotRefused), "and one is no quorum");
+    assert_eq!(step, Step::Lost(Defeat::BallotRefused), "and one is not a quorum");
     attempt.set_refusing(set(&[2]));
     let step = attempt.score_vote(1, &scored(), at(3));
     assert_eq!(step, Step::Join(set(&[1])), "its score is followed now");
@@ -122,8 +122,8 @@ fn grant_is_valid_after_its_master_has_shown_a_score() {
     assert_eq!(attempt.score_vote(1, &no_member(), at(2)), Step::Wait);
     assert_eq!(attempt.ledger().hold_until(1), Instant::ORIGIN);
     assert!(attempt.ledger().may_hold().contains(1), "its key is released all the same");
-    assert_eq!(attempt.ballots_until(), None, "there is no quorum any more");
-    assert_eq!(attempt.answers()[1].verdict, no_member().verdict, "and an error says why");
+    assert_eq!(attempt.ballots_until(), None, "a quorum is no longer possible");
+    assert_eq!(attempt.answers()[1].verdict, no_member().verdict, "and an error shows why");
     assert_eq!(vote(&mut attempt, 2, &held()), Step::Lost(Defeat::Outvoted));
 }
 
@@ -137,7 +137,7 @@ fn key_lost_before_its_ballot_is_not_a_grant() {
     assert_eq!(attempt.ledger().hold_until(0), Instant::ORIGIN);
     assert!(!attempt.ledger().may_hold().contains(0));
     let step = attempt.ballot_vote(2, 1, &accepted(), at(1), at(2));
-    assert_eq!(step, Step::Wait, "one master alone");
+    assert_eq!(step, Step::Wait, "a single master");
     assert_eq!(vote(&mut attempt, 2, &accepted()), Step::Join(set(&[2])), "of ballot 1");
     assert_eq!(attempt.join(set(&[2])), Some((2, ballot(2))));
     assert_eq!(attempt.ballot_vote(2, 2, &accepted(), at(2), at(3)), Step::Won);
@@ -163,14 +163,14 @@ fn ballots_end_one_node_timeout_after_a_quorum_granted() {
     assert_eq!(attempt.vote(1, &refused(), at(0), at(40)), Step::Propose);
     attempt.propose(ballot(2));
     assert_eq!(attempt.ballots_until(), Some(at(40 + NODE_TIMEOUT)));
-    assert_eq!(attempt.time_out(at(NODE_TIMEOUT)), Step::Wait, "the third is not waited for");
+    assert_eq!(attempt.time_out(at(NODE_TIMEOUT)), Step::Wait, "the third is not needed");
     let mut late = attempt.clone();
     assert_eq!(attempt.end_ballots(at(39 + NODE_TIMEOUT)), Step::Wait);
     assert_eq!(attempt.end_ballots(at(40 + NODE_TIMEOUT)), Step::Lost(Defeat::BallotRefused));
     assert_eq!(attempt.outcome().refusal(Defeat::BallotRefused), crate::waiting::Refusal::Split);
     assert_eq!(attempt.answers()[0].verdict, Verdict::BallotRefused);
     let step = late.vote(2, &accepted(), at(0), at(60));
-    assert_eq!(step, Step::Join(set(&[2])), "a late grant counts");
+    assert_eq!(step, Step::Join(set(&[2])), "a late grant is used");
     assert_eq!(late.join(set(&[2])), Some((2, ballot(2))));
     assert_eq!(late.ballot_vote(2, 0, &accepted(), at(40), at(61)), Step::Wait);
     assert_eq!(late.ballot_vote(2, 1, &accepted(), at(40), at(61)), Step::Won);
@@ -308,7 +308,7 @@ fn plain_resumed_lease_has_no_ballots() {
 #[test]
 fn a_resumed_lease_gets_a_token_accepted_with_its_extension() {
     let mut attempt = resumed(3);
-    assert_eq!(vote(&mut attempt, 0, &accepted()), Step::Wait, "one is no quorum");
+    assert_eq!(vote(&mut attempt, 0, &accepted()), Step::Wait, "one is not a quorum");
     assert_eq!(vote(&mut attempt, 1, &too_small()), Step::Propose);
     assert_eq!(attempt.ledger().hold_until(1), at(VALIDITY), "it is extended all the same");
     assert!(attempt.ask_scores().is_empty(), "it has shown its score");

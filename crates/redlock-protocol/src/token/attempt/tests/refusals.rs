@@ -62,7 +62,7 @@ fn refusal_or_silence_of_only_the_meeting_point() {
     assert_eq!(
         answered(&[closed(), held(), held()]).outcome().silent_first(),
         None,
-        "all were asked"
+        "all were queried"
     );
 }
 
@@ -71,5 +71,5 @@ fn fan_out_is_measured_by_several_refusals_only() {
     assert!(answered(&[held(), held(), closed()]).outcome().is_refused());
     assert!(!answered(&[held(), closed(), closed()]).outcome().is_refused(), "silence decided");
     assert!(!answered(&[Answer::granted(), held(), closed()]).outcome().is_refused());
-    assert!(!first(Some(&held())).outcome().is_refused(), "one master is no fan-out");
+    assert!(!first(Some(&held())).outcome().is_refused(), "one master is not a fan-out");
 }

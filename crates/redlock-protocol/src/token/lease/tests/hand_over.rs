@@ -25,7 +25,7 @@ fn callers_get_consecutive_tokens_and_the_32nd_none() {
     let tokens = numbers(&mut lease, HAND_OVERS_MAX, at(10));
     assert_eq!(tokens, (5 * 32 + 1..=5 * 32 + 31).collect::<Vec<u64>>());
     assert_eq!(lease.hand_on(options(), at(10)), None, "the next number is another ballot's token");
-    assert!(lease.deadline().is_some(), "it goes on for the present holder");
+    assert!(lease.deadline().is_some(), "it continues for the present holder");
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn next_caller_is_extended_by_its_own_options() {
     let mut lease = proven(VALIDITY);
     assert!(lease.hand_on(limited(300), at(50)).is_some());
     let due = lease.due().unwrap();
-    assert!(lease.tick(due, 0.5).extend.is_some(), "{due:?} is not 300 ms behind its beginning");
+    assert!(lease.tick(due, 0.5).extend.is_some(), "{due:?} is not 300 ms after its beginning");
     let unkept = HoldOptions { auto_extend: false, ..options() };
     let mut lease = proven(VALIDITY);
     assert!(lease.hand_on(unkept, at(50)).is_some());

@@ -58,7 +58,7 @@ fn keeper_skips_masters_that_have_not_answered() {
     assert_eq!(keep(&mut lease, at(475)).masters, set([0]));
     lease.tick(at(525), 0.0);
     assert_eq!(lease.unanswered(), set(0..3));
-    assert_eq!(lease.tick(at(600), 0.0), Step::default(), "there is no master to ask");
+    assert_eq!(lease.tick(at(600), 0.0), Step::default(), "there is no master to query");
     assert_eq!(lease.due(), Some(at(600 + NODE_TIMEOUT)));
     lease.extended(first, 1, &Answer::granted(), at(400), at(610));
     assert_eq!(lease.deadline(), Some(at(400 + VALIDITY)), "late, and in time");
@@ -161,7 +161,7 @@ fn keeper_timeout_does_not_end_the_holders_extension() {
 #[test]
 fn unanswered_masters_are_silent_after_the_keepers_timeout() {
     let mut lease = lease(3, 3, options(), at(0));
-    assert_eq!(lease.silent(at(900)), MasterSet::EMPTY, "nothing was asked");
+    assert_eq!(lease.silent(at(900)), MasterSet::EMPTY, "nothing was requested");
     let asked = keep(&mut lease, at(400)).number;
     assert_eq!(lease.unanswered_of(asked), set([0, 1, 2]));
     assert_eq!(lease.unanswered_of(asked + 1), MasterSet::EMPTY);

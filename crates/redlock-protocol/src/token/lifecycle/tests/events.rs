@@ -171,7 +171,7 @@ fn masters_refusing_the_next_ballot_are_not_queried() {
     first(&mut token, 1, &too_small());
     assert_eq!(token.on(Event::Refusing(set([1])), at(1)), Step::Wait);
     let loss = lost(first(&mut token, 2, &held()));
-    assert_eq!(loss.defeat, Defeat::BallotRefused, "one master is no quorum");
+    assert_eq!(loss.defeat, Defeat::BallotRefused, "one master is not a quorum");
 }
 
 #[test]
@@ -185,12 +185,12 @@ fn refused_ballot_requests_the_score_of_its_master() {
     let event =
         Answered { to: Asked::First, master: 0, judged: uncounted(&refused), sent_at: at(0) };
     uncounted_one.on(Event::Answered(event), at(1));
-    assert_eq!(uncounted_one.ask_scores(), set([0]), "also where it does not vote yet");
+    assert_eq!(uncounted_one.ask_scores(), set([0]), "even if it does not vote yet");
     first(&mut token, 1, &accepted());
     assert!(matches!(first(&mut token, 2, &accepted()), Step::Won(_)));
     let bid = Bid { ballot: ballot(7), member: redlock_core::Member::of(b"k") };
     let scored = Answer::granted().with_ballot(Balloted::Score(bid.ballot.score()));
-    assert_eq!(lease(&token).ledger().hold_until(0), at(0), "it counts with its score");
+    assert_eq!(lease(&token).ledger().hold_until(0), at(0), "it is used with its score");
     hold(token.on(answered(Asked::Score, 0, &scored), at(3)));
     assert_eq!(lease(&token).ledger().hold_until(0), at(VALIDITY));
 }

@@ -270,7 +270,7 @@ impl World {
             assert!(!self.is_over && self.options.max_hold.is_none_or(|max| held < max));
             let all = 0..self.masters.len();
             let asked = all.filter(|master| !self.masters[*master].owes_an_answer()).collect();
-            assert_eq!(masters, asked, "none is asked again that has not answered");
+            assert_eq!(masters, asked, "no master without an answer is queried again");
         }
         self.hold(step);
     }
@@ -295,7 +295,7 @@ impl World {
         }
         match self.machine.on(Happening::HandOn(options), self.now) {
             Step::HandedOn(_) => {
-                assert!(!self.is_over && !self.has_lapsed(), "what is over is not handed on");
+                assert!(!self.is_over && !self.has_lapsed(), "an expired lease is not handed over");
                 let lease = self.machine.lease().expect("it is held");
                 let copies = lease.ledger().copies(self.now);
                 assert!(options.min_copies.is_none_or(|least| copies >= least));

@@ -59,7 +59,7 @@ fn silent_masters_are_recorded_as_timed_out() {
     hold(token.on(Event::AttemptTimedOut, at(50)));
     assert_eq!(lease(&token).ledger().answer(2).verdict, Verdict::Unknown(Cause::TimedOut));
     let extend = hold(token.on(Event::Extend(timing(2 * TTL)), at(60))).extend.unwrap();
-    assert_eq!(extend.masters, set([0, 1, 2]), "it asks for the longer time");
+    assert_eq!(extend.masters, set([0, 1, 2]), "it requests the longer time");
     let step = hold(token.on(Event::ExtensionTimedOut(extend.number), at(120)));
     assert_eq!(step.extended, Some((extend.number, Extended::NoQuorum)));
 }
@@ -74,7 +74,7 @@ fn lease_ends_if_too_few_certain_copies_are_left() {
     let mut token = held_lock();
     hold(token.on(Event::Unproven(0), at(2)));
     hold(token.on(Event::Suspected(0, checked()), at(2)));
-    assert_eq!(lease(&token).due(), Some(at(2)), "it is asked at once");
+    assert_eq!(lease(&token).due(), Some(at(2)), "it is queried immediately");
     assert!(lease(&token).deadline().is_some());
     hold(token.on(Event::Unproven(0), at(3)));
     assert_eq!(lease(&token).deadline(), None);

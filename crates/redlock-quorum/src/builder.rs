@@ -245,17 +245,17 @@ impl RedlockBuilder {
     /// Sets a name that is added to every token, so that operators see who holds a lock: 1 to 64 of
     /// `A-Z a-z 0-9 . _ @ : -`. It proves nothing, and no client trusts it.
     ///
-    /// Default: `user@host:pid`, the name that the `redlock` command also uses. If all
-    /// masters are [no servers](Self::masters) there is no default label, so that the
-    /// traffic of a simulation does not depend on the machine that runs it.
+    /// Default: `user@host:pid`, the name that the `redlock` command also uses. If no master is a
+    /// server ([`masters`](Self::masters)), there is no default label, so that the traffic of a
+    /// simulation does not depend on the machine that runs it.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.origins.remove(LABEL.name());
         self.label = GivenLabel::Text(label.into());
         self
     }
 
-    /// Adds no name to the tokens, for instance because clients of other teams share the masters
-    /// and must not see host names.
+    /// Adds no name to the tokens, for example because other teams share the masters and must not
+    /// see host names.
     pub fn no_label(mut self) -> Self {
         self.origins.remove(LABEL.name());
         self.label = GivenLabel::None;

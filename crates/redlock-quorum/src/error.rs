@@ -47,7 +47,7 @@ pub enum AcquireError {
         votes: Votes,
     },
     /// A quorum granted, but too late: no validity was left. The TTL is too short for the network,
-    /// or this process did not get to run, or did not poll the future.
+    /// this process was not scheduled, or it did not poll the future in time.
     #[error("{resource}: granted too late, no validity was left: {votes}")]
     TooLate {
         /// The resource of the lock.
@@ -128,7 +128,8 @@ pub enum ExtendError {
     /// The lease is over. It cannot be revived: acquire the lock again.
     #[error(transparent)]
     Lost(#[from] Lost),
-    /// A quorum of masters answered, and too few of them hold our key: the lock is not ours.
+    /// A quorum of masters answered, and too few of them have the key with this token. The lock was
+    /// lost, or never held.
     #[error("{resource} is not held by this token: {votes}")]
     NotOurs {
         /// The resource of the lock.

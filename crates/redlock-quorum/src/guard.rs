@@ -78,14 +78,14 @@ impl Guard {
         self.held.cell.show_token()
     }
 
-    /// Returns the fencing token. It is larger than that of any lock on this resource returned
-    /// before this one was requested, and of any lease that ended before this one began. A store
-    /// that rejects smaller tokens than it has seen never accepts a late write. `None` if [fencing]
-    /// is off.
+    /// Returns the fencing token. It is larger than the tokens of all locks on this resource that
+    /// were returned before this lock was requested, and of all leases that ended before this lease
+    /// began. A store that rejects smaller tokens than it has seen never accepts a late write.
+    /// `None` if [fencing] is off.
     ///
-    /// For a lock passed on within this process, the first half relies on the clock assumptions. If
-    /// a clock broke them, this lock may have a smaller token than another client's, and the store
-    /// rejects it. [`hand_over(false)`] avoids that.
+    /// If the lock was passed on within this process, the first guarantee needs the clock
+    /// assumptions. If a clock broke them, this lock may have a smaller token than another
+    /// client's, and the store rejects it. [`hand_over(false)`] avoids that.
     ///
     /// [fencing]: crate::RedlockBuilder::fencing
     /// [`hand_over(false)`]: crate::RedlockBuilder::hand_over
@@ -123,9 +123,9 @@ impl Guard {
     }
 
     /// Resolves when the lock is over: when its deadline has passed by the local clock, or when
-    /// masters have answered that it is gone. It is as prompt as the scheduler, and fires within a
-    /// second after the machine was suspended. Poll it inside a tokio runtime. Polling it keeps the
-    /// lease extended when the runtime that did so goes away.
+    /// masters have answered that it is gone. It resolves as promptly as the scheduler allows, and
+    /// within a second after a suspension of the machine. Poll it inside a tokio runtime. If the
+    /// runtime that extends the lease goes away, polling the future continues the extensions.
     pub fn lost(&self) -> Loss {
         Loss::new(self.held.cell.clone(), self.handle.inbox.slot().clone())
     }
@@ -157,8 +157,8 @@ impl Guard {
         Hold { cell: self.held.cell.clone(), slot: self.handle.inbox.slot().clone() }
     }
 
-    /// Extends the lock now, so that it lasts at least `ttl` from now, and by at least that much on
-    /// each automatic extension. Never shortens it.
+    /// Extends the lock now, so that it lasts at least `ttl` from now. Later automatic extensions
+    /// also use at least this TTL. Never shortens the lock.
     ///
     /// # Errors
     /// Returns [`ExtendError`] if no quorum confirms the extension. The lock then stays valid as

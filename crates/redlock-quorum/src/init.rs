@@ -122,10 +122,9 @@ pub enum InitError {
         /// Each master's answer.
         nodes: Vec<InitNode>,
     },
-    /// Some master does not hold the `max_ttl` that this call has written, as far as it could be
-    /// read afterwards. Another `init` writes a different one at the same time and this call gave
-    /// up, or a master did not accept it. Call it again after the other call has finished, if you
-    /// still want this value.
+    /// Not every master showed the written `max_ttl` afterwards. Another `init` writes a different
+    /// value at the same time, so this call gave up, or a master did not accept the value. If you
+    /// still want it, call `init` again after the other call has finished.
     #[error("{}", max_ttl_differs(*.wanted, .nodes))]
     MaxTtl {
         /// The `max_ttl` that all masters should hold.

@@ -8,7 +8,8 @@ use redlock_core::{FencingToken, InvalidToken, Resource, Token};
 ///
 /// A lease by itself proves nothing. [`Redlock::resume`](crate::Redlock::resume) extends it on a
 /// quorum of masters, which proves that it is still held, and gets a new, larger fencing token. The
-/// validity and the fencing token in the lease were true when it was made, and are informational.
+/// validity and the fencing token in the lease were correct when it was created, and are
+/// informational.
 ///
 /// A lease represents *one* hold, so it is not `Clone`. However, a stored lease can be read twice,
 /// and its first holder may still use it. All guards of one lease share the lock: each can extend
@@ -43,13 +44,13 @@ use redlock_core::{FencingToken, InvalidToken, Resource, Token};
 pub struct Lease {
     /// The resource of the lock.
     pub resource: Resource,
-    /// The token that signs the lock: the value of its key on every master.
+    /// The token of the lock: the value of its key on every master.
     pub token: Token,
-    /// The time for which the lock lasts from its last extension.
+    /// How long the lock lasts after its last extension.
     pub ttl: Duration,
-    /// The fencing token when this was made, if there was one.
+    /// The fencing token when the lease was created. `None` if there was none.
     pub fencing_token: Option<FencingToken>,
-    /// The time on which the holder could rely when this was made.
+    /// How long the holder could rely on the lock when the lease was created.
     pub validity: Duration,
 }
 

@@ -25,14 +25,14 @@ impl fmt::Display for Ended {
     }
 }
 
-/// A lost lock: its resource, the reason of the loss, and the masters' answers.
+/// A lost lock: its resource, the reason for the loss, and the masters' answers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[error("the lock on {resource} is lost: {reason}")]
 pub struct Lost {
     /// The resource of the lock.
     pub resource: Resource,
-    /// The reason of the loss.
+    /// The reason for the loss.
     pub reason: LostReason,
     /// Each master's last answer when the loss was noticed.
     pub votes: Votes,

@@ -44,8 +44,8 @@ use crate::status::Status;
 /// runtime that keeps running. If the runtime goes away, the next use of the handle continues on
 /// another one: a call, a dropped guard, or a polled [`Loss`](crate::Loss).
 ///
-/// A current-thread runtime that no thread blocks on polls nothing, and so extends nothing. Callers
-/// on other runtimes notice that within about 100 ms and take over the task. A caller on a thread
+/// A current-thread runtime extends locks only while a thread blocks on it. Callers on other
+/// runtimes notice an idle runtime within about 100 ms and take over the task. A caller on a thread
 /// without a runtime cannot: after about three seconds it gets
 /// [`InvalidRequest::NoRuntime`](crate::InvalidRequest::NoRuntime).
 ///
@@ -123,12 +123,13 @@ impl Redlock {
         self.handle.counters.stats()
     }
 
-    /// Returns why the list of this handle may be wrong although locks are granted, with the
-    /// recorded set of masters and the list, as far as this handle has read. Either a change of the
-    /// list is under way, or the list is wrong. The log has one warning about it.
+    /// Returns a warning if this handle's list of masters may be wrong, although locks are granted.
+    /// It contains the list and the recorded set of masters, as far as this handle has read it.
+    /// Either a change of the list is under way, or the list is wrong. The log has one warning
+    /// about it.
     ///
-    /// Returns `None` if they fit, if no set is recorded, or if no master was reached. A larger
-    /// difference is the [cause] of an error instead.
+    /// Returns `None` if the list fits the set, if no set is recorded, or if no master was reached.
+    /// A larger difference is the [cause] of an error instead.
     ///
     /// [cause]: crate::NotAdmitted
     pub fn list_warning(&self) -> Option<ListWarning> {

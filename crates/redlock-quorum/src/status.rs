@@ -36,7 +36,7 @@ pub struct Status {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum State {
-    /// One token is on a quorum of masters.
+    /// A quorum of masters has the key with the same token.
     Held {
         /// The token of the holder.
         token: String,
@@ -44,7 +44,7 @@ pub enum State {
         /// expires.
         ttl: Option<Duration>,
     },
-    /// A quorum of masters is free.
+    /// A quorum of masters does not have the key.
     Free,
     /// No client holds the lock. A quorum of masters is free or keeps the key for the next waiter,
     /// which usually takes it within about 50 ms.

@@ -74,9 +74,9 @@ impl Votes {
         self.iter().filter(|vote| vote.verdict == Verdict::Granted).count()
     }
 
-    /// Returns `true` if a majority granted a lock that then failed because too few of them
-    /// accepted a ballot for its fencing token: they had accepted larger ballots. After that, no
-    /// client holds the lock. An extension of a resumed lease leaves it to its holder instead.
+    /// Returns `true` if a majority granted the lock, but too few of them accepted its ballot (the
+    /// proposed fencing token), because they had accepted larger ballots. No client holds the lock
+    /// after that. A lease that could not be resumed for this reason stays with its holder.
     pub fn is_outbid(&self) -> bool {
         let refused = self.iter().filter(|vote| vote.verdict == Verdict::BallotRefused).count();
         refused > 0 && refused + self.granted() >= quorum(self.len())
@@ -185,9 +185,8 @@ impl NodeVote {
         }
     }
 
-    /// Returns `true` if the master reads its data from disk: it reports that itself, or its
-    /// answers are not valid for that reason. Clients wait for it before they begin a quarantine
-    /// elsewhere, for as long as one lasts.
+    /// Returns `true` if the master is loading its data from disk. Before clients begin the
+    /// quarantine of another master, they wait for it, at most as long as a quarantine lasts.
     pub fn is_loading(&self) -> bool {
         match (&self.not_admitted, &self.verdict) {
             (Some(not), _) => not.why == WhyNot::Loading,
@@ -198,8 +197,8 @@ impl NodeVote {
         }
     }
 
-    /// Returns the shortest time until it votes again. `None` if it votes, or if no time decides
-    /// it, for example because its quarantine cannot begin before an operator changes something.
+    /// Returns the shortest time until it votes again. `None` if it votes, or if waiting does not
+    /// help, for example because an operator must change something before its quarantine can begin.
     pub fn votes_again(&self) -> Option<Duration> {
         self.curable()?.votes_again
     }

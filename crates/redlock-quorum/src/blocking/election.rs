@@ -66,8 +66,8 @@ impl Election {
         Ok(Leadership { leadership, worker: self.worker.clone() })
     }
 
-    /// Leads whenever it can: campaigns, runs the work on this thread, and campaigns again if the
-    /// leadership was lost. If the work returns as the leader, resigns and returns its output.
+    /// Campaigns, runs the work on this thread while this candidate leads, and campaigns again if
+    /// the leadership was lost. If the work returns as the leader, resigns and returns its output.
     ///
     /// Blocking work cannot be stopped from outside: call [`Hold::check`] between its steps, and
     /// return if it fails. That output is dropped, and the work runs again in the next leadership.

@@ -55,7 +55,7 @@ impl OnceRequest {
         Self { request: self.request.fire(fire), ..self }
     }
 
-    /// Runs the job on this thread, unless it was completed before, and records its completion
+    /// Runs the job on this thread, unless it was already completed, and records its completion
     /// afterwards. Blocking work cannot be stopped from outside, so call [`Hold::check`] between
     /// its steps.
     ///

@@ -32,8 +32,8 @@ pub struct UnreleasedKey {
     pub from_wake_up: bool,
 }
 
-/// Keys that may remain on one master and are only counted: it left more than 10,000 releases
-/// unacknowledged, and the oldest are no longer repeated.
+/// A number of keys that may remain on one master. It left more than 10,000 releases
+/// unacknowledged, so the oldest are no longer repeated or listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ForgottenKeys {
@@ -72,8 +72,8 @@ impl Unreleased {
         &self.keys
     }
 
-    /// Returns further keys that may remain and are only counted, because there are many: one entry
-    /// per master.
+    /// Returns how many further keys may remain, one entry per master. They are too many to be
+    /// listed.
     pub fn forgotten(&self) -> &[ForgottenKeys] {
         &self.forgotten
     }

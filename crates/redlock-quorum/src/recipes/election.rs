@@ -120,8 +120,8 @@ impl Election {
         async move { Ok(Leadership { guard: request.await? }) }
     }
 
-    /// Leads whenever it can: campaigns, runs the work, and campaigns again if the leadership is
-    /// lost. When the work returns, resigns and returns its output.
+    /// Campaigns, runs the work while this candidate leads, and campaigns again if the leadership
+    /// is lost. When the work returns, resigns and returns its output.
     ///
     /// On a loss the work is dropped at its next await point, before another candidate can lead.
     /// Work that does not await cannot be stopped: call [`Hold::check`] between its steps.

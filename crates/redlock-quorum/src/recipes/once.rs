@@ -184,8 +184,8 @@ impl OnceRequest {
         Self { when: Some(Until::Fire(fire)), ..self }
     }
 
-    /// Runs the job under the lock of the name, unless it was completed before, and records its
-    /// completion afterwards, whatever its output is. If the lock is lost while the job runs, the
+    /// Runs the job under the lock of the name, unless it was already completed. Afterwards,
+    /// records its completion, whatever its output is. If the lock is lost while the job runs, the
     /// job is dropped at its next await point, and no completion is recorded.
     ///
     /// If too few masters accept the mark, that is logged and the lock is left to expire. It does

@@ -39,7 +39,7 @@ pub enum Begun {
 pub enum Decided {
     /// The job is due. See [`Begun::Run`].
     Run(OnceGuard),
-    /// The last run, which makes another one unnecessary.
+    /// The job was already completed, by this run.
     Done(LastRun),
 }
 

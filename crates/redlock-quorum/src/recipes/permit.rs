@@ -27,7 +27,7 @@ impl Permit {
     }
 
     /// Returns the number of the slot, from 0. No other holder has the same slot at the same time,
-    /// so you can use it for a resource of which there is one per permit.
+    /// so you can use it to choose one of n resources, such as a port.
     pub fn slot(&self) -> u32 {
         self.slot
     }

@@ -21,7 +21,7 @@ use crate::status::{State, Status};
 
 impl Redlock {
     /// Returns a semaphore with this number of permits, 1 to [`Semaphore::PERMITS_MAX`]: at most
-    /// so many permits are held at a time. Sends nothing yet. The name has at most 507 bytes.
+    /// this many are held at a time. Sends nothing yet. The name has at most 507 bytes.
     ///
     /// ```no_run
     /// # async fn back_up() {}
@@ -33,8 +33,8 @@ impl Redlock {
     /// # }
     /// ```
     ///
-    /// A number out of range is an error of each request. Keep the semaphore, or clone it, for
-    /// callers that acquire again and again: it remembers which permit was free last.
+    /// A number out of range is an error of each request. Reuse the semaphore or its clones,
+    /// because it remembers which permit was free last.
     pub fn semaphore(&self, name: impl Into<Resource>, permits: u32) -> Semaphore {
         let slots = Slots::new(name.into(), permits);
         Semaphore { redlock: self.clone(), slots: Arc::new(slots) }
@@ -45,7 +45,7 @@ impl Redlock {
 ///
 /// Its permits are ordinary locks: `NAME#0` to `NAME#(n - 1)`, called slots. Everything that a lock
 /// promises holds for each permit, so there are never more than n holders. Counting votes for n
-/// tokens on each master would not do: three masters that have granted {A, B}, {B, C} and {A, C}
+/// tokens on each master would not work: three masters that have granted {A, B}, {B, C} and {A, C}
 /// give three holders of two permits a majority.
 ///
 /// A caller that finds its slot held waits for the lock `NAME#gate`, in the ordinary queue. Only

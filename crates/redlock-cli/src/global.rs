@@ -82,8 +82,8 @@ pub(crate) struct Global {
     /// Print each master's answer and latency
     #[arg(short, long, global = true, help_heading = None::<&str>)]
     pub(crate) verbose: bool,
-    /// No line on stderr if another client holds the lock; `run`: nothing on stderr at all if it
-    /// exits with 0 or with the code of -E
+    /// Print nothing if another client holds the lock. A `run` that exits with 0 or with the code
+    /// of -E prints nothing itself
     #[arg(short, long, global = true, help_heading = None::<&str>)]
     pub(crate) quiet: bool,
     /// The masters, of whatever names them.

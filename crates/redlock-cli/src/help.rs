@@ -77,10 +77,10 @@ Environment:
   Empty variables are ignored.
 
 Configuration file:
-  /etc/redlock/config, or the file that REDLOCK_CONFIG names, gives what options and variables
-  leave open. A line is NAME=VALUE with one of the variables above, without quotes or expansion.
-  Blank lines and lines that begin with # are skipped. The masters are one setting: if --node or a
-  variable names them, the file does not. `redlock doctor` prints the source of each value.
+  /etc/redlock/config, or the file that REDLOCK_CONFIG names, has the settings that neither
+  options nor variables set. A line is NAME=VALUE with one of the variables above, without quotes or
+  expansion. Blank lines and lines that begin with # are skipped. If --node or a variable names
+  masters, the masters in the file are ignored. `redlock doctor` prints the source of each value.
   `redlock dev` reads no file.
 
 Answers of the masters:
@@ -124,7 +124,7 @@ pub(crate) const RUN: &str = "\
 The command:
   Its environment has REDLOCK_KEY, REDLOCK_TOKEN and REDLOCK_FENCING_TOKEN (not with --plain), and
   no URL of a master, unless you use --pass-nodes. REDLOCK_HELD lists the locks of this and all
-  enclosing `redlock run`s: KEY, percent-encoded, `=`, TOKEN, separated by spaces.
+  enclosing `redlock run`s as KEY=TOKEN, separated by spaces, with a percent-encoded KEY.
   REDLOCK_HELD_FENCING_TOKENS lists their fencing tokens in the same order, `-` if there is none. A
   command that requests one of these locks would wait for itself, so it exits immediately with 75,
   unless it is `redlock run --reentrant`.
@@ -140,14 +140,14 @@ End of the lock:
   command succeeds.
 
 Loss of the lock:
-  The lock is extended at a third of the TTL. If that fails until only --kill-after is left (or a
-  third of the TTL), the group gets SIGTERM, and SIGKILL before the lock ends. If masters report
-  that the lock is gone, it gets SIGKILL immediately. redlock then waits for the command and exits
-  with 79. A second process, `redlock __watchdog`, kills the group in time if redlock is stopped,
-  and immediately if redlock is killed. On Linux, the command itself also dies with redlock.
-  Processes that have left the group (setsid, a daemon, su -c with a new session) keep running, and
-  no line names them. A command that changes its user, as sudo and su do, can be killed only by
-  root, and does not die with redlock. If SIGKILL fails, a note shows that immediately.
+  The lock is extended at a third of the TTL. If no extension succeeds, the group gets SIGTERM when
+  only --kill-after is left (at most a third of the TTL), and SIGKILL before the lock ends. If
+  masters report that the lock is gone, it gets SIGKILL immediately. redlock then waits for the
+  command and exits with 79. A second process, `redlock __watchdog`, kills the group in time if
+  redlock is stopped, and immediately if redlock is killed. On Linux, the command itself also dies
+  with redlock. Processes that have left the group (setsid, a daemon, su -c with a new session) keep
+  running, and no line names them. A command that changes its user, as sudo and su do, can be killed
+  only by root, and does not die with redlock. If SIGKILL fails, a note shows that immediately.
 
 Jobs that many hosts start and one runs:
   --once-in D skips the command if a completed run started less than D ago, by the masters' clocks.
@@ -168,15 +168,15 @@ Jobs that many hosts start and one runs:
 Several keys:
   At most 64 keys are locked together, all or nothing, in one round trip if all are free. Commands
   whose keys overlap never block each other forever, whatever their order. The variables then have
-  one line per key, in the order of the arguments. The loss of one lock ends the command.
+  one line per key, in the order of the arguments. If one lock is lost, the command is stopped.
 
 Permits:
   --permits N takes one of the locks KEY#0 to KEY#(N-1), called slots, so that at most N commands
   run at a time. REDLOCK_KEY is the lock, for example KEY#1, and REDLOCK_SLOT is its number, 1. If
   the first one is held, the command waits for the lock KEY#gate, whose holder gets the next free
   slot, so commands are served in order of arrival. Use the same N on all hosts: the larger one
-  applies. Fencing tokens of different slots do not compare. Exit code 75 if all slots are held
-  until the wait runs out.
+  applies. Don't compare the fencing tokens of different slots. The exit code is 75 if no slot
+  becomes free during the wait.
 
 With --reentrant, inside a `redlock run` that holds the lock:
   The masters are queried for its token, and nothing is written. The command gets the same
@@ -238,14 +238,14 @@ With a token, only the lock with this token is released.
 
 With --force, the key is deleted on all masters for any holder, without a check that the holder is
 gone. A running holder loses the lock. It notices at its next extension, usually after a third of
-its TTL, and until then it works at the same time as the next holder. Run `redlock status` first: a
-lock whose holder has died expires, unless it never expires. The command prints the keys that it
-deletes, and prompts for confirmation on a terminal. Elsewhere, --yes is required. A lock acquired
-in the meantime and a key of another type are not deleted.
+its TTL, and until then it works at the same time as the next holder. Run `redlock status` first:
+the lock of a dead holder expires by itself, unless `status` shows that it never expires. The
+command prints the keys that it deletes, and prompts for confirmation on a terminal. Elsewhere,
+--yes is required. A lock acquired in the meantime and a key of another type are not deleted.
 
-With --mark, the completion mark of this name is deleted instead of the lock, for example a mark
-with a time in milliseconds, or a mark from a clock ahead of the others. The job runs again at the
-next request.
+With --mark, the completion mark of this name is deleted instead of the lock, so that the job runs
+again at the next request. Use it also if the mark is invalid, for example because --fire was in
+milliseconds or a clock was wrong.
 
 Examples:
   redlock release build \"$token\"
@@ -272,16 +272,16 @@ With --permits, the holder of each slot of `run --permits` is shown, and how man
 The exit code is 0 if a slot is held, 1 if all are free or reserved, and 69 if one is undecided and
 none is held.
 
-Without a key, all locks under the prefix are listed that one token holds on a majority of the
-masters: strings that expire and whose value is a token (a UUID with a label, or 16 to 128 letters
-and digits of another client). A string that never expires is also listed if a majority of the
-masters has the same one, because no client can acquire its lock. redlock creates no such key.
+Without a key, all held locks under the prefix are listed. A key is a held lock if it expires and a
+majority of the masters has it with the same token: a UUID with a label or, from other clients, 16
+to 128 letters and digits. A key that never expires is also listed if a majority of the masters has
+it with the same string, because no client can acquire its lock. redlock creates no such key.
 `redlock release --force KEY` deletes it.
 
 The masters are searched with SCAN, which examines at most 10,000 keys. Use --prefix if they also
 hold other data. Completed runs are listed after the locks.
 
-Exit codes: 0 the lock is held, or the list is complete or cut; 1 the lock is free; 64 usage;
+Exit codes: 0 the lock is held, or the list was printed; 1 the lock is free; 64 usage;
   69 undecided, or no quorum answers; 74 cannot print.";
 
 pub(crate) const INIT: &str = "\
@@ -299,14 +299,14 @@ are refused if their list has two masters more or fewer than the set, or two mas
 If another set was recorded, init shows both lists. A list that differs by more than one master
 needs --again. Change one master at a time, and wait for 1.1 × --max-ttl between two changes.
 
-It waits 3s for all masters, and at most 1.1 × --max-ttl for a master that loads its data. A second
-call with the same list changes nothing. The list in another spelling gets a new set id, and no
-client is refused for it. Without --again, init refuses if it cannot read the record of every
-master, or if the prefix was in use and a master may have lost data. A start script therefore ends
-no quarantine, unless the records of all masters are gone. With --again, a majority must answer. A
---floor more than a minute ahead of the masters' clocks requires --far-floor. If all masters ever
-restart empty, pass it again, larger than every token seen. --max-ttl D raises the largest TTL.
---again --max-ttl D can also lower it if all masters answer.
+init waits 3s for all masters, and at most 1.1 × --max-ttl for a master that loads its data. A
+second call with the same list changes nothing. If the list spells the same masters differently, the
+set gets a new id, and no client is refused. Without --again, init refuses if it cannot read the
+record of every master, or if the prefix was in use and a master may have lost data. So init in a
+start script never ends a quarantine, unless the records of all masters are gone. With --again, only
+a majority must answer. A --floor more than a minute ahead of the masters' clocks requires
+--far-floor. If all masters ever restart empty, pass it again, larger than every token seen.
+--max-ttl D raises the largest TTL. --again --max-ttl D can also lower it if all masters answer.
 
 Examples:
   redlock init
@@ -318,9 +318,9 @@ Exit codes: 0 a majority votes, 1 not confirmed, 64 usage or refused, 69 no quor
 
 pub(crate) const DOCTOR: &str = "\
 Each finding shows the problem, its impact and the fix. doctor writes nothing. It checks which
-masters vote and why others do not, clocks that differ, several masters on one host, masters that do
-not report key changes or evict keys, missing rights and commands, keys of another type in the place
-of queues, and invalid completion marks. Without --plain, it also checks for masters without
+masters vote and why others do not, clocks that differ, several masters on one host, masters that
+evict keys or do not report key changes, missing rights and commands, keys of another type in the
+place of queues, and invalid completion marks. Without --plain, it also checks for masters without
 fencing-token support and for ballots that another program has written.
 
 A problem of several masters is shown once, with all of them, and so is their state. -v shows each

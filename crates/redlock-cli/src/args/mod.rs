@@ -58,7 +58,7 @@ pub(crate) enum Command {
     /// Check the masters; explain each problem, its impact and the fix
     #[command(after_help = help::DOCTOR)]
     Doctor(Doctor),
-    /// Print the user that the masters need; --check tests the rights of the present one
+    /// Print the ACL of a user with the necessary rights; --check tests the present user
     #[command(after_help = help::ACL)]
     Acl(Acl),
     /// Start disposable local masters until Ctrl-C

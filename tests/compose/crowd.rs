@@ -71,7 +71,7 @@ async fn crowd_loses_no_increment_with_killed_and_paused_masters() {
     let silent = masters[4].pause();
     let before = count();
     eventually("it goes on on three masters", || count() >= before + ALL / 4).await;
-    assert!(count() < ALL, "the masters were hurt too late");
+    assert!(count() < ALL, "the faults came too late");
     dead.heal();
     silent.heal();
     while let Some(contender) = timeout(2 * PATIENCE, crowd.join_next()).await.expect("an end") {

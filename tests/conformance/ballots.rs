@@ -132,7 +132,11 @@ async fn second_ballot_for_a_lost_key_is_not_accepted() {
         node.release(&theirs).await;
         backend.put_other_type(KEY, LONG).await;
         assert_eq!(node.ballot(&ours, 4).await, not_ours());
-        assert_eq!(node.fenced(&ours, 5).await, taken(), "a key of another type is another's");
+        assert_eq!(
+            node.fenced(&ours, 5).await,
+            taken(),
+            "a key of another type belongs to another program"
+        );
     }
 }
 
@@ -185,7 +189,7 @@ async fn missing_member_accepts_nothing_and_reports_lost_data() {
         node.release(&ours).await;
         assert!(gone(node.give_back(&theirs).await));
         assert_eq!(node.event().await, NodeEvent::DataLost);
-        assert!(held_by(&theirs, &node.inspect().await), "the key is set all the same");
+        assert!(held_by(&theirs, &node.inspect().await), "the key is still set");
     }
 }
 

@@ -199,7 +199,7 @@ async fn extend_refuses_a_foreign_key_and_shows_holder_and_ttl() {
     assert!(held_by(&theirs, &answer), "{answer:?}");
     let left = holder(&answer).1.expect("the key expires");
     assert!(left <= Duration::from_millis(LONG) && left > Duration::ZERO, "{left:?}");
-    assert!(node.left().await <= Duration::from_millis(LONG), "it gave the other more time");
+    assert!(node.left().await <= Duration::from_millis(LONG), "it extended the other client's key");
 }
 
 #[tokio::test]

@@ -66,7 +66,7 @@ async fn take_replaces_no_token() {
     b.asker.release(&token("a")).await;
     backend.put_other_type(KEY, LONG).await;
     let refused = b.take(&token("b")).await;
-    assert_eq!(holder(&refused).0, None, "a key of another type is another's");
+    assert_eq!(holder(&refused).0, None, "a key of another type belongs to another program");
     assert_eq!(b.reserve(&token("b")).await, not_ours());
     let queued = b.enter(&token("b")).await;
     assert_eq!((holder(&queued).0, place(&queued)), (None, (1, Some(0))));

@@ -39,7 +39,7 @@ async fn ballot_refused_by_a_resume_has_the_score() {
         for n in [5, 4] {
             assert_eq!(node.resume(&ours, 2 * LONG, n).await, refused_at(5), "it is not larger");
         }
-        assert!(node.left().await > Duration::from_millis(LONG), "it is extended all the same");
+        assert!(node.left().await > Duration::from_millis(LONG), "it is still extended");
         assert_eq!(node.score(&ours).await, at(score(5)));
     }
 }
@@ -75,7 +75,7 @@ async fn resume_needs_a_member_with_a_valid_score() {
         let answer = node.resume(&ours, LONG, 6).await;
         assert!(unfit(WhyNot::Incomplete, Some(Balloted::NoMember), &answer), "{answer:?}");
         assert_eq!(node.event().await, NodeEvent::DataLost);
-        assert!(held_by(&ours, &node.inspect().await), "the key is there all the same");
+        assert!(held_by(&ours, &node.inspect().await), "the key is still there");
     }
 }
 

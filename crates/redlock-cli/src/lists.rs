@@ -232,7 +232,7 @@ mod tests {
         let nearest =
             "10.0.0.3:6379 is not in the recorded set (the nearest name is 10.0.0.2:6379)";
         assert!(two.contains(nearest), "{two}");
-        assert_eq!(said(&recorded, &["a", "b", "c"]), None, "all are spelled in another way");
+        assert_eq!(said(&recorded, &["a", "b", "c"]), None, "all are spelled differently");
         let longer = said(&["a"], &["a", "b"]).unwrap();
         assert_eq!(longer, "b is not in the recorded set");
     }

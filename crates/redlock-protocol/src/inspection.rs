@@ -234,7 +234,7 @@ mod tests {
         assert!(!is_hopeless(&[denied(), silent(), silent()], none, none));
         assert!(!is_hopeless(&[denied(), denied(), silent(), silent(), silent()], none, none));
         let pending = [denied(), silent(), LastAnswer::PENDING];
-        assert!(!is_hopeless(&pending, none, none), "a vote that is out may be anything");
+        assert!(!is_hopeless(&pending, none, none), "a pending vote may be anything");
         assert!(is_hopeless(&pending, MasterSet::from_iter([2]), none), "it was a denial before");
         assert!(
             !is_hopeless(&pending, MasterSet::from_iter([1]), none),

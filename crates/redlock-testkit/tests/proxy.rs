@@ -266,7 +266,7 @@ async fn a_full_queue_stops_the_sender_and_loses_nothing() {
     let mut pieces = 0;
     let mut is_blocked = false;
     while !is_blocked {
-        assert!(pieces < PIECES_MAX, "64 MiB were taken in while all is held");
+        assert!(pieces < PIECES_MAX, "64 MiB were read while everything was held back");
         let write = client.write_all(append.as_bytes());
         tokio::pin!(write);
         pieces += 1;

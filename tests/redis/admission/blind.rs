@@ -84,7 +84,7 @@ async fn without_ballots_untracked_server_does_not_vote() {
     let error = in_time(plain.lock("k").wait_forever().into_future()).await.unwrap_err();
     assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
     assert!(error.to_string().contains("cannot report data loss"), "{error}");
-    assert!(begun.elapsed() < HELD, "no wait cures it");
+    assert!(begun.elapsed() < HELD, "waiting does not help");
     let fenced = long(handle_on(urls)).build().unwrap();
     fenced.try_lock("another").await.unwrap().release().await.unwrap();
     let tracked = long(handle(&servers)).fencing(false).build().unwrap();

@@ -101,7 +101,7 @@ async fn a_master_that_restarts_with_its_keys_gets_the_release() {
     assert_eq!(
         calls(&servers[0], "client|kill"),
         0,
-        "the numbers of connections begin anew with the process: that one is another client's"
+        "the process counts connections from one: that number belongs to another client"
     );
     no_key_is_left(&servers).await;
 }

@@ -29,7 +29,11 @@ struct Section {
 
 impl Section {
     async fn work(&self) {
-        assert_eq!(self.inside.fetch_add(1, Ordering::SeqCst), 0, "another is in already");
+        assert_eq!(
+            self.inside.fetch_add(1, Ordering::SeqCst),
+            0,
+            "another holder is already inside"
+        );
         let total = self.total.load(Ordering::SeqCst);
         yield_now().await;
         sleep(ms(1)).await;

@@ -168,5 +168,5 @@ async fn ballots_create_no_keys() {
     lab.run(&["FLUSHALL"]);
     let answer = lab.fenced(KEY, &token(), 1).await;
     assert_eq!(answer, Answer::new(Verdict::BallotRefused).with_ballot(Balloted::Refused));
-    assert_eq!(text::<u32>(&lab.server, &["DBSIZE"]), 1, "nothing but the lock's own");
+    assert_eq!(text::<u32>(&lab.server, &["DBSIZE"]), 1, "only the lock's own key");
 }

@@ -186,7 +186,11 @@ async fn former_replica_gets_its_floor_from_the_others() {
     run(&servers[0], &["REPLICAOF", "127.0.0.1", &servers[1].port().to_string()]);
     let is_up = || text::<String>(&servers[0], &["INFO", "replication"]).contains("status:up");
     eventually("the replica has all", is_up).await;
-    assert_eq!(complete(&servers[0]), complete(&servers[1]), "it is a copy of another's");
+    assert_eq!(
+        complete(&servers[0]),
+        complete(&servers[1]),
+        "it is a copy of another client's key"
+    );
     run(&servers[0], &["REPLICAOF", "NO", "ONE"]);
     guard.release().await.unwrap();
     until(&redlock, 0, Standing::Quarantine).await;

@@ -173,7 +173,7 @@ async fn other_libraries_and_fenced_clients_exclude_each_other() {
     visitors.join_all().await;
     assert_eq!(room.visits.load(Ordering::SeqCst), 6 * VISITS);
     let tokens = room.tokens.lock().unwrap().clone();
-    assert_eq!(tokens.len(), 2 * VISITS, "those of the two fenced handles");
+    assert_eq!(tokens.len(), 2 * VISITS, "the numbers of the two fenced handles");
     assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
     no_key_is_left(&servers).await;
 }

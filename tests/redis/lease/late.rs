@@ -52,7 +52,7 @@ async fn late_answers_are_invalid_for_the_next_attempt() {
     let guard = in_time(waiting).await.unwrap().unwrap();
     let token = guard.into_lease().token.to_string();
     let ours = servers.iter().filter(|server| value(server, "late").as_deref() == Some(&*token));
-    assert!(ours.count() >= 3, "it holds a quorum in its own name");
+    assert!(ours.count() >= 3, "a quorum has the key with its token");
 }
 
 /// A grant with a short expiry does not become valid for longer because the lock was extended

@@ -25,7 +25,7 @@ async fn wait_in_a_crowd(room: &str) {
     let (begun, before) = (Instant::now(), watches(&servers));
     eventually("and again", || watches(&servers) >= before + 5 * KEYS).await;
     let rate = 5.0 / begun.elapsed().as_secs_f64();
-    assert!(rate < 4.0, "each key is looked at {rate} times a second");
+    assert!(rate < 4.0, "each key is read {rate} times per second");
     for (guard, waiting) in held {
         guard.release().await.unwrap();
         in_time(waiting).await.unwrap();

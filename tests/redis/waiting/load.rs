@@ -65,7 +65,7 @@ impl Workers {
 /// A trace that stays makes locks dearer and dearer. On a machine that is busy they are up to four
 /// times as dear, because fewer are sent together.
 fn costs_about(after: Duration, before: Duration) {
-    assert!(after < before * 8, "{after:?} a lock and not {before:?}");
+    assert!(after < before * 8, "{after:?} per lock, not {before:?}");
 }
 
 fn deny_scripts(server: &RedisServer) {

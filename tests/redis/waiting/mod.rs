@@ -98,7 +98,7 @@ async fn watches_needed(
 /// release, or its answer may come too late.
 fn assert_mostly(needed: &[u64], expected: RangeInclusive<u64>) {
     let count = needed.iter().filter(|watches| expected.contains(watches)).count();
-    assert!(count * 2 > ROUNDS, "{expected:?} looks are needed, and not {needed:?}");
+    assert!(count * 2 > ROUNDS, "{expected:?} reads are needed, not {needed:?}");
 }
 
 #[tokio::test]

@@ -34,7 +34,7 @@ async fn init_admits_new_masters_once_and_is_refused_after_a_restart() {
     let error = redlock.init().await.unwrap_err();
     assert!(matches!(error, InitError::Refused { .. }), "{error}");
     let took = masters.clock().now().saturating_since(begun);
-    assert!(took >= ms(3_000) && took < ms(3_200), "another may be at work: {took:?}");
+    assert!(took >= ms(3_000) && took < ms(3_200), "another init may be at work: {took:?}");
 }
 
 /// An operator should not have to confirm that no lock is held because another `init` takes its

@@ -63,7 +63,7 @@ async fn acquire_dropped_at_any_poll_leaves_nothing() {
     for polls in 0..10 {
         let (masters, redlock) = troubled(polls as u64);
         let was_ready = drop_after(redlock.lock(RESOURCE).into_future(), polls).await;
-        assert!(polls > 1 || !was_ready, "an acquire takes more than one poll");
+        assert!(polls > 1 || !was_ready, "an attempt takes more than one poll");
         assert_clean(&masters, &redlock).await;
     }
 }

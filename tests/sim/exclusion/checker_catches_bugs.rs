@@ -126,7 +126,7 @@ fn without_faults_releases_leave_no_keys() {
         assert_eq!(left(seed, None), Ok(()), "immediately, not at its expiry: seed {seed}");
     }
     let found = (0..10).any(|seed| left(seed, Some(Flaw::ReusesItsToken)).is_err());
-    assert!(found, "who never cleans up must be caught");
+    assert!(found, "a client without clean-up must be caught");
 }
 
 #[test]

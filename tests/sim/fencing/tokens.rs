@@ -191,7 +191,7 @@ async fn lock_fails_if_no_quorum_accepts_its_ballot_in_time() {
     assert_eq!(took, ms(45) + NODE_TIMEOUT, "one node timeout after the quorum");
     assert_eq!(redlock.stats().ballots_refused, 1);
     sleep(TTL).await;
-    assert_eq!(crate::arena::copies(&masters), 0, "all is released");
+    assert_eq!(crate::arena::copies(&masters), 0, "all locks are released");
     assert_eq!(masters.clock().now().saturating_since(begin), took + TTL);
     let guard = redlock.lock(RESOURCE).await.unwrap();
     assert!(guard.fencing_token().unwrap().get() > 1_800_000_000_000_000);

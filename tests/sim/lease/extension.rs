@@ -254,7 +254,7 @@ async fn resumed_lease_is_extended_first_and_then_kept() {
     guard.release().await.unwrap();
     let gone = redlock.resume(lease).await.unwrap_err();
     assert!(matches!(gone, ExtendError::NotOurs { .. }), "{gone}");
-    assert_eq!(copies(&masters), 0, "a lease that is over is not acquired anew");
+    assert_eq!(copies(&masters), 0, "an expired lease is not acquired again");
 }
 
 #[tokio::test(start_paused = true)]

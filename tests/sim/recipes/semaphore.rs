@@ -218,7 +218,7 @@ async fn at_most_one_waiter_watches_the_slots() {
         }
         sleep(ms(5)).await;
     }
-    assert_eq!(most, [1, 1, 2], "waiters of the slots and of the gate");
+    assert_eq!(most, [1, 1, 2], "clients that wait for the slots and the gate");
     let last = redlock.semaphore(NAME, 2).acquire().await.unwrap();
     assert_eq!(redlock.status(format!("{NAME}#gate")).await.state, State::Free);
     drop(last);

@@ -72,7 +72,7 @@ async fn collector_keeps_the_gate_and_its_slots_while_waiting() {
     let both = timeout(ms(500), collector).await.expect("it is served").unwrap().unwrap();
     assert!(both.is_held());
     sleep(TTL * 3).await;
-    assert!(both.is_held(), "they are extended as any lock");
+    assert!(both.is_held(), "they are extended like any lock");
 }
 
 /// Its caller has no guards that it could release before.

@@ -54,7 +54,7 @@ async fn hand_over_sends_nothing_and_has_its_own_deadline_and_token() {
     let second = hand_on(&masters, first, next).await;
     assert_eq!((token % 32, fencing_token(&second)), (0, token + 1));
     assert!(matches!(lost.await.unwrap(), Ended::Released));
-    assert!(!hold.is_held() && hold.check().is_err(), "the former holder has it no more");
+    assert!(!hold.is_held() && hold.check().is_err(), "the former holder no longer has it");
     assert!(second.is_held() && second.copies() == 5 && second.votes().granted() == 5);
     assert!(second.remaining() <= VALIDITY - ms(100), "its own margin: {:?}", second.remaining());
     let stats = redlock.stats();
@@ -192,7 +192,7 @@ async fn lost_lock_is_not_handed_over() {
     settle().await;
     let _ = second.release().await;
     settle().await;
-    assert!(!next.is_finished(), "another has it");
+    assert!(!next.is_finished(), "another client has it");
     assert_eq!(redlock.stats().handed_over, 0);
 }
 

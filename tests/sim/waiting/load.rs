@@ -84,7 +84,7 @@ async fn unacknowledged_releases_cost_neither_time_nor_memory() {
     let begin = fastest(&redlock).await;
     locks(&redlock, LIMIT).await;
     let end = fastest(&redlock).await;
-    assert!(end < begin * 3, "{end:?} and not {begin:?}");
+    assert!(end < begin * 3, "{end:?}, not {begin:?}");
     let unreleased = redlock.shutdown(Duration::ZERO).await.unwrap_err();
     assert!(unreleased.keys().len() <= LIMIT, "{} are kept", unreleased.keys().len());
 }

@@ -36,7 +36,7 @@ async fn extensions_of_twenty(trouble: impl FnOnce(&SimNodes)) -> usize {
 #[tokio::test(start_paused = true)]
 async fn slow_round_trips_do_not_speed_up_keepers() {
     let quiet = extensions_of_twenty(|_| {}).await;
-    assert!((550..=650).contains(&quiet), "three a second for each lock: {quiet}");
+    assert!((550..=650).contains(&quiet), "three per second and lock: {quiet}");
     for one_way in [30, 40, 60] {
         let slow = extensions_of_twenty(|masters| {
             masters.iter().for_each(|master| {
@@ -44,7 +44,7 @@ async fn slow_round_trips_do_not_speed_up_keepers() {
             });
         })
         .await;
-        assert!(slow <= quiet + quiet / 10, "{slow} and not {quiet}, with {one_way} ms each way");
+        assert!(slow <= quiet + quiet / 10, "{slow}, not {quiet}, with {one_way} ms each way");
     }
 }
 

@@ -153,7 +153,7 @@ fn different_spelling_of_the_masters_is_never_refused() {
     on(&["init", "--yes"]).success();
     assert!(set(&servers[0]) != before && set(&servers[0]) == set(&servers[2]));
     let run = ask(&servers, ["run", "k", "--", "true"]);
-    assert_eq!((run.code, run.err.as_str()), (0, ""), "names are for people");
+    assert_eq!((run.code, run.err.as_str()), (0, ""), "names are only shown");
 }
 
 /// The findings about the list, by severity and text.

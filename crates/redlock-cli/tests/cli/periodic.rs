@@ -61,7 +61,7 @@ fn documented_periodic_jobs_have_marks_and_long_waits() {
     for line in lines {
         let options: Vec<_> = line.iter().take_while(|word| *word != "--").collect();
         let has = |option: &str| options.iter().any(|word| *word == option);
-        assert!(has("--once-in"), "another host would do it again: {line:?}");
+        assert!(has("--once-in"), "another host would repeat the job: {line:?}");
         let wait = options.iter().position(|word| *word == "--wait");
         let is_long = wait.is_some_and(|at| options[at + 1].ends_with('h'));
         assert!(is_long, "no host would take over if this one dies: {line:?}");

@@ -43,7 +43,7 @@ fn reentering_command_gets_the_same_tokens() {
         assert_eq!(lines.len(), 2, "{script}: {answer:?}");
         assert_eq!(lines[0], lines[1], "{script}");
         assert!(lines[0].starts_with("k ") && !lines[0].contains("none"), "{answer:?}");
-        assert_eq!(copies(&servers, "k"), 0, "the one around it releases");
+        assert_eq!(copies(&servers, "k"), 0, "the outer lock is released");
     }
 }
 

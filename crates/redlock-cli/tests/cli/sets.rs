@@ -24,7 +24,7 @@ fn command_runs_under_all_locks_with_one_line_each() {
         assert_eq!(copies(&servers, key), 0, "{key} is released");
     }
     let plain = ask(&servers, ["run", "--plain", "--prefix", "p:", "-n", "a", "--", "true"]);
-    assert_eq!(plain.code, 69, "masters of another prefix are brand-new: {plain:?}");
+    assert_eq!(plain.code, 69, "masters of another prefix are new: {plain:?}");
 }
 
 #[test]

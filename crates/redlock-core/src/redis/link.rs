@@ -245,7 +245,7 @@ mod tests {
         let mut next = |was_up| pauses.next(was_up, now).map(|pause| pause.as_millis());
         assert_eq!([false; 8].map(&mut next), [20, 40, 80, 160, 320, 640, 1000, 1000].map(Some));
         assert_eq!([true, false, false].map(&mut next), [None, Some(20), Some(40)]);
-        assert_eq!([true, true].map(&mut next), [Some(20); 2], "one a second is left out");
+        assert_eq!([true, true].map(&mut next), [Some(20); 2], "one per second is not logged");
         assert_eq!(pauses.next(true, now + PAUSE_MAX), None);
     }
 }

@@ -357,7 +357,7 @@ pub(super) mod tests {
                 assert_eq!(behind(&bytes[..cut], &value), None, "{cut} of {len} bytes");
             }
             let other = vec![b'v'; len + 1];
-            assert_eq!(behind(&bytes, &other), None, "{len} bytes are not one more");
+            assert_eq!(behind(&bytes, &other), None, "{len} bytes are not one byte more");
         }
         for bytes in [&b"$-1\r\n"[..], b"_\r\n", b":1\r\n", b"$1\r\nw\r\n"] {
             assert_eq!(behind(bytes, b"v"), None, "{}", bytes.escape_ascii());

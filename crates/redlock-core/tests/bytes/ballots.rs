@@ -304,7 +304,7 @@ async fn partial_replies_do_not_carry_over_to_the_next_connection() {
     client.submit(0, fenced());
     client.submit(1, acquire());
     while peer.command().await.unwrap()[0] != "SET" {}
-    assert_eq!(sent(&mut peer, 1).await[0], "SET k t NX PX 1000", "nothing between the two");
+    assert_eq!(sent(&mut peer, 1).await[0], "SET k t NX PX 1000", "no request between the two");
     peer.say(":0\r\n+OK\r\n_\r\n").await;
     assert_eq!(client.answer().await, not_admitted(WhyNot::AskedTooEarly));
     assert_eq!(client.answer().await, held());

@@ -42,7 +42,7 @@ async fn a_connection_that_ends_leaves_all_its_requests_unknown() {
     peer.say("$-1\r\n+O").await;
     drop(peer);
     assert_eq!(client.answer().await, Answer::new(Verdict::HELD));
-    assert_eq!(client.answer().await, lost(), "half a reply is none");
+    assert_eq!(client.answer().await, lost(), "half a reply is not a reply");
     assert_eq!(client.answer().await, lost());
     assert_eq!(client.down().await, Cause::ConnectionClosed);
     client.submit(3, acquire());

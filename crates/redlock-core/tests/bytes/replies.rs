@@ -217,7 +217,7 @@ async fn release_uses_the_servers_native_command() {
         client.submit(1, Op::release(*b"k", token()));
         peer.expect(command.split(' ').next().unwrap()).await;
         peer.say("-WRONGTYPE Operation against a key holding the wrong kind of value\r\n").await;
-        assert_eq!(client.answer().await, not_ours(), "it is another's");
+        assert_eq!(client.answer().await, not_ours(), "it belongs to another client");
     }
 }
 

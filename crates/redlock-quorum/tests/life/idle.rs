@@ -177,7 +177,7 @@ fn driver_waiting_for_slow_masters_is_not_taken_over() {
             sleep(secs(2)).await;
         });
         second.join().unwrap();
-        assert_eq!(masters.drives(), drives, "the connections were made anew");
+        assert_eq!(masters.drives(), drives, "the connections were made again");
     });
 }
 

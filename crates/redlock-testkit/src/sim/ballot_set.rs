@@ -85,7 +85,7 @@ mod tests {
     fn members_have_separate_scores_that_never_decrease() {
         let mut ballots = Ballots::new(MEMBERS, 31);
         assert!(ballots.raise(member(7), 95));
-        assert!(!ballots.raise(member(7), 95), "an equal one is not larger");
+        assert!(!ballots.raise(member(7), 95), "an equal number is not larger");
         assert!(!ballots.raise(member(8), 31));
         assert!(ballots.raise(member(3), 63));
         let scores = [3, 7, 8].map(|number| ballots.score(member(number)));

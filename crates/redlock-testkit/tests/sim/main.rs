@@ -157,7 +157,7 @@ async fn held_master_executes_its_requests_later() {
     assert_eq!(seen.events(), [], "it only seems to be slow");
     node.release();
     assert_eq!(seen.answers(), [Answer::granted()]);
-    assert_eq!(node.holder(KEY).as_deref(), Some("t"), "its life began when it was set");
+    assert_eq!(node.holder(KEY).as_deref(), Some("t"), "its expiry starts when it is set");
 }
 
 #[test]

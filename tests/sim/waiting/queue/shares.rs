@@ -154,7 +154,7 @@ async fn lease_without_the_meeting_points_key_queries_for_waiters() {
     let is_asked = |at: &usize| count(&masters[*at], is_leave) > 0;
     let at = (0..masters.len()).find(is_asked).expect("it was asked");
     masters[at].put(RESOURCE, "stranger", 2);
-    assert_eq!(take().await, 2, "M has another's key");
+    assert_eq!(take().await, 2, "M has another client's key");
     sleep(ms(3)).await;
     assert_eq!([take().await, take().await], [3, 3], "M, which had the key, reports no waiter");
 }

@@ -57,7 +57,7 @@ fn admission_is_busy_until_its_step_is_answered() {
     assert!(!client.is_busy());
     for master in 1..3 {
         assert!(matches!(client.step(master, 0, Nonce(2)), Step::Nothing | Step::Wait(_)));
-        assert!(!client.is_busy(), "a wait is nothing that is under way");
+        assert!(!client.is_busy(), "a wait is not a pending step");
     }
 }
 

@@ -81,6 +81,6 @@ mod tests {
         queues.works(&key, 2);
         queues.failed(&key, 2, now);
         now = now.saturating_add(Duration::from_secs(1));
-        assert!(queues.avoided(&key, 5, now).is_empty(), "failures in a row count");
+        assert!(queues.avoided(&key, 5, now).is_empty(), "consecutive failures are counted");
     }
 }

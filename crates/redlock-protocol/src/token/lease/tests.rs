@@ -161,7 +161,7 @@ fn copy_on_a_voting_master_is_confirmed_once() {
     assert_eq!(lease.deadline(), Some(at(VALIDITY)), "1, 2 and 3 hold it");
     let number = lease.confirm_copy(4, at(30)).extend.unwrap().number;
     assert_eq!(all_answer(&mut lease, number, [4], &held(), at(31))[0], Step::default());
-    assert_eq!(lease.confirm_copy(4, at(40)), Step::default(), "it has another's");
+    assert_eq!(lease.confirm_copy(4, at(40)), Step::default(), "it has another client's key");
 }
 
 #[test]

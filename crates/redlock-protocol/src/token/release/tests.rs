@@ -275,7 +275,7 @@ fn masters_that_refused_are_known_free_of_the_key() {
     let mut release = Release::new(ledger, MasterSet::EMPTY, ms(1_100), false, at(0));
     release.send();
     release.vote(0, &granted(), ms(1), at(1));
-    assert_eq!(release.vote(1, &granted(), ms(1), at(1)), None, "another may have had it");
+    assert_eq!(release.vote(1, &granted(), ms(1), at(1)), None, "another client may have had it");
     assert_eq!(release.time_out(), Some(Released::Done));
 }
 

@@ -147,5 +147,5 @@ fn init_is_refused_by_floors_of_other_calls_and_not_its_own() {
     };
     assert!(!again(&nonces(&masters)).refused, "it continues with the third");
     assert!(again(&[]).refused, "another call was here");
-    assert!(again(&nonces(&masters)[..1]).refused, "so it was at the second");
+    assert!(again(&nonces(&masters)[..1]).refused, "it is also refused after the second call");
 }

@@ -57,7 +57,7 @@ fn init_is_refused_for_a_list_differing_by_two_masters() {
     assert!(!refused(&[five; 4], &["m0", "m1", "m2", "m3"]), "one fewer");
     assert!(!refused(&[five, five, five, five, None], &["m0", "m1", "m2", "m3", "x"]));
     assert!(refused(&[five, five, five, None, None], &["m0", "m1", "m2", "x", "y"]));
-    assert!(!refused(&[five; 5], &["a", "b", "c", "d", "e"]), "spelled in another way");
+    assert!(!refused(&[five; 5], &["a", "b", "c", "d", "e"]), "spelled differently");
     assert!(!refused(&[None, None, five, five, five], &["m0", "m1", "m2", "m3", "m4"]), "lost");
     assert!(refused(&[Some((1, 3)), None, None], &["m0", "x", "y"]), "one master is shared");
     let mut stranger = masters(&[Some((1, 3)), Some((1, 3)), Some((2, 3))]);

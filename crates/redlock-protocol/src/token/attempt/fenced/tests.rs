@@ -121,7 +121,7 @@ fn grant_is_valid_after_its_master_has_shown_a_score() {
     assert_eq!(vote(&mut attempt, 1, &refused()), Step::Propose);
     assert_eq!(attempt.score_vote(1, &no_member(), at(2)), Step::Wait);
     assert_eq!(attempt.ledger().hold_until(1), Instant::ORIGIN);
-    assert!(attempt.ledger().may_hold().contains(1), "its key is released all the same");
+    assert!(attempt.ledger().may_hold().contains(1), "its key is still released");
     assert_eq!(attempt.ballots_until(), None, "a quorum is no longer possible");
     assert_eq!(attempt.answers()[1].verdict, no_member().verdict, "and an error shows why");
     assert_eq!(vote(&mut attempt, 2, &held()), Step::Lost(Defeat::Outvoted));
@@ -224,7 +224,7 @@ fn min_copies_requires_keys_and_not_ballots() {
     vote(&mut attempt, 0, &accepted());
     vote(&mut attempt, 1, &accepted());
     assert_eq!(vote(&mut attempt, 2, &accepted()), Step::AwaitCopies);
-    assert_eq!(vote(&mut attempt, 3, &refused()), Step::Wait, "its key does not count yet");
+    assert_eq!(vote(&mut attempt, 3, &refused()), Step::Wait, "its key is not used yet");
     assert_eq!(attempt.score_vote(3, &scored(), at(2)), Step::Won);
 }
 
@@ -310,7 +310,7 @@ fn a_resumed_lease_gets_a_token_accepted_with_its_extension() {
     let mut attempt = resumed(3);
     assert_eq!(vote(&mut attempt, 0, &accepted()), Step::Wait, "one is not a quorum");
     assert_eq!(vote(&mut attempt, 1, &too_small()), Step::Propose);
-    assert_eq!(attempt.ledger().hold_until(1), at(VALIDITY), "it is extended all the same");
+    assert_eq!(attempt.ledger().hold_until(1), at(VALIDITY), "it is still extended");
     assert!(attempt.ask_scores().is_empty(), "it has shown its score");
     assert_eq!(attempt.propose(ballot(5)), Some((2, set(&[0, 1]))));
     assert_eq!(attempt.ballot_vote(2, 1, &accepted(), at(100), at(101)), Step::Wait);
@@ -318,7 +318,11 @@ fn a_resumed_lease_gets_a_token_accepted_with_its_extension() {
     assert_eq!(attempt.ballot_vote(2, 0, &accepted(), at(100), at(101)), Step::Won);
     assert_eq!(attempt.fencing_token(), Some(ballot(5).token()));
     assert_eq!(attempt.proof().unwrap().until, at(VALIDITY + 100));
-    assert_eq!(lost.ballot_vote(2, 0, &held(), at(100), at(101)), Step::Wait, "it is another's");
+    assert_eq!(
+        lost.ballot_vote(2, 0, &held(), at(100), at(101)),
+        Step::Wait,
+        "it belongs to another client"
+    );
     assert_eq!(lost.vote(2, &not_ours(), at(0), at(102)), Step::Lost(Defeat::Outvoted));
 }
 

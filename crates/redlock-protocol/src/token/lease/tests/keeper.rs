@@ -44,7 +44,7 @@ fn pauses_double_to_a_tenth_of_the_ttl_until_an_extension() {
     keep(&mut lease, now);
     let answer_by = lease.due().unwrap();
     lease.tick(answer_by, 0.0);
-    assert_eq!(lease.due(), Some(answer_by.saturating_add(ms(25))), "it starts anew");
+    assert_eq!(lease.due(), Some(answer_by.saturating_add(ms(25))), "it starts again");
 }
 
 #[test]

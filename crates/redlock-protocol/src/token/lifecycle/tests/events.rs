@@ -210,7 +210,7 @@ fn refusing_masters_are_queried_again_after_the_meeting_point() {
     first(&mut token, 1, &held());
     assert_eq!(first(&mut token, 2, &held()), Step::TakeAgain);
     let again = Step::AskAgain { masters: set([1, 2]), ballot: Some(ballot(7)) };
-    assert_eq!(token.on(Event::TakeAgain, at(2)), again, "with the ballot of the first request");
+    assert_eq!(token.on(Event::TakeAgain, at(2)), again, "it has the first request's ballot");
 }
 
 #[test]

@@ -95,6 +95,13 @@ pub(crate) fn ca(global: &Global) -> String {
     pem_files(global).ca.as_ref().map_or_else(system, file)
 }
 
+/// Returns the certificate of this client in words.
+pub(crate) fn certificate(global: &Global) -> String {
+    let file = |file: &PemFile| format!("the certificate of {}", file.named());
+    let none = || "no certificate; set one with --tls-cert and --tls-key".into();
+    pem_files(global).cert.as_ref().map_or_else(none, file)
+}
+
 fn nodes(global: &Global) -> Result<Vec<Master>, Failure> {
     match global.named.masters.clone() {
         nodes if nodes.is_empty() => Err(none_named(Environment::of_process().is_below_run())),

@@ -48,8 +48,9 @@ pub(crate) struct Session {
     node_timeout: Duration,
     /// The note about the list of masters was printed.
     pub(crate) has_warned_of_list: Cell<bool>,
-    /// Whom we trust, in words.
+    /// Whom we trust, and who we are, in words.
     ca: String,
+    certificate: String,
     prefix: Vec<u8>,
     /// The largest TTL while the masters have no record.
     max_ttl: Duration,
@@ -128,6 +129,7 @@ impl Session {
                 .node_timeout
                 .unwrap_or_else(|| RedlockBuilder::node_timeout_of(ttl)),
             ca: masters::ca(global),
+            certificate: masters::certificate(global),
             prefix: masters::prefix(global).to_vec(),
             max_ttl,
             uses: masters::uses(global),
@@ -311,6 +313,9 @@ impl Session {
         }
         if causes.iter().any(|cause| cause.tls() == Some(TlsFault::Failed)) {
             return Some(format!("redlock trusts {}", self.ca));
+        }
+        if causes.iter().any(|cause| cause.tls() == Some(TlsFault::Rejected)) {
+            return Some(format!("redlock shows {}", self.certificate));
         }
         causes.contains(&&Cause::TimedOut).then(|| {
             format!(

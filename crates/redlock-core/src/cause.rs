@@ -93,6 +93,8 @@ pub enum TlsFault {
     Unanswered,
     /// The handshake failed, for example because of an untrusted certificate.
     Failed,
+    /// The server rejected the certificate of this client, or its absence.
+    Rejected,
 }
 
 impl NoConnection {

@@ -20,12 +20,10 @@ use crate::support::{Answer, Scratch, answer_of, bare};
 /// A CA, and a certificate of it for servers and clients, as files.
 fn pki(name: &str) -> Scratch {
     let files = Scratch::new(name);
-    let mut params = CertificateParams::new(Vec::new()).unwrap();
-    // With the name that certificates have by default, the server would take it for its own CA.
-    params.distinguished_name.push(DnType::CommonName, "a CA for tests");
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let params = params_of_ca(name);
     let ca_key = KeyPair::generate().unwrap();
     let ca = params.self_signed(&ca_key).unwrap().pem();
+    fs::write(files.file("ca-key"), ca_key.serialize_pem()).unwrap();
     let issuer = Issuer::new(params, ca_key);
     let key = KeyPair::generate().unwrap();
     let cert = CertificateParams::new(vec!["127.0.0.1".into()]).unwrap();
@@ -34,6 +32,14 @@ fn pki(name: &str) -> Scratch {
         fs::write(files.file(file), pem).unwrap();
     }
     files
+}
+
+fn params_of_ca(name: &str) -> CertificateParams {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    // With the name that certificates have by default, the server would take it for its own CA.
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params
 }
 
 /// Starts a server behind a TLS proxy that requires client certificates, and returns its URL. Not
@@ -159,6 +165,54 @@ fn invalid_private_key_is_named_with_its_file() {
     let said =
         format!("redlock: --tls-cert {cert}, --tls-key {key}: TLS: the client's private key: ");
     assert!(answer.cause().starts_with(&said), "{answer:?}");
+}
+
+/// Neither a name of the TLS library nor the contents are shown.
+#[test]
+fn damaged_ca_is_named_with_file_and_certificate() {
+    let files = pki("tls-damaged");
+    let ca = fs::read_to_string(files.file("ca")).unwrap();
+    let damaged = ca.replacen("\nM", "\n*", 1);
+    fs::write(files.file("ca"), format!("{ca}{damaged}")).unwrap();
+    let answer = answer_of(redlock("rediss://127.0.0.1:1", &files, &files).arg("doctor"));
+    assert_eq!(answer.code, 64, "{answer:?}");
+    let said = format!(
+        "redlock: --tls-ca {}: TLS: the CA: certificate 2 in it is damaged: a character between",
+        files.file("ca").display()
+    );
+    assert!(answer.cause().starts_with(&said), "{answer:?}");
+}
+
+#[test]
+fn rejected_certificate_of_the_client_is_named_with_its_file() {
+    let (files, other) = (pki("tls-client"), pki("tls-other"));
+    let (_server, url) = server(&files);
+    let answer = answer_of(redlock(&url, &files, &other).args(["status", "k"]));
+    assert_eq!(answer.code, 69, "{answer:?}");
+    let cert = other.file("cert").display().to_string();
+    let shown = format!("; redlock shows the certificate of --tls-cert {cert}");
+    assert!(answer.cause().ends_with(&shown), "{answer:?}");
+    for name in ["UnknownCA", "DecryptError", "BadCertificate", "CertificateUnknown"] {
+        assert!(!answer.err.contains(name), "{answer:?}");
+    }
+}
+
+#[test]
+fn expired_certificate_of_the_client_is_reported() {
+    let files = pki("tls-expired");
+    let (_server, url) = server(&files);
+    let key = fs::read_to_string(files.file("ca-key")).unwrap();
+    let issuer = Issuer::new(params_of_ca("tls-expired"), KeyPair::from_pem(&key).unwrap());
+    let mut params = CertificateParams::new(vec!["127.0.0.1".into()]).unwrap();
+    (params.not_before, params.not_after) =
+        (rcgen::date_time_ymd(2001, 1, 1), rcgen::date_time_ymd(2002, 1, 1));
+    let ours = pki("tls-expired-ours");
+    let key = KeyPair::generate().unwrap();
+    fs::write(ours.file("cert"), params.signed_by(&key, &issuer).unwrap().pem()).unwrap();
+    fs::write(ours.file("key"), key.serialize_pem()).unwrap();
+    let answer = answer_of(redlock(&url, &files, &ours).args(["status", "k"]));
+    assert!(answer.cause().contains("because it has expired or is not valid yet"), "{answer:?}");
+    assert!(!answer.err.contains("CertificateExpired"), "{answer:?}");
 }
 
 #[test]

@@ -4,6 +4,8 @@
 mod absent;
 mod connectors;
 #[cfg(feature = "tls")]
+mod pem;
+#[cfg(feature = "tls")]
 mod present;
 #[cfg(feature = "tls")]
 mod words;
@@ -27,6 +29,8 @@ pub struct Tls {
     ca: Option<Vec<u8>>,
     identity: Option<(Vec<u8>, Vec<u8>)>,
     source: Option<Source>,
+    /// The files of the CA and of the identity, for errors.
+    origins: (Option<String>, Option<String>),
 }
 
 type Source = Arc<dyn Fn() -> io::Result<Tls> + Send + Sync>;
@@ -82,6 +86,20 @@ impl Tls {
     pub fn reread(mut self, read: impl Fn() -> io::Result<Self> + Send + Sync + 'static) -> Self {
         self.source = Some(Arc::new(read));
         self
+    }
+
+    /// Names the sources of the CA and of the identity in errors of connections.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn from_files(mut self, ca: Option<String>, identity: Option<String>) -> Self {
+        self.origins = (ca, identity);
+        self
+    }
+
+    /// Describes an error of these certificates, with its file.
+    fn explained(&self, error: &InvalidTls) -> String {
+        let origin = if error.is_of_ca { &self.origins.0 } else { &self.origins.1 };
+        origin.as_ref().map_or_else(|| error.to_string(), |origin| format!("{origin}: {error}"))
     }
 
     /// Returns `true` if the settings differ from the default.

@@ -112,7 +112,8 @@ impl Pem {
     }
 
     fn contents(&self) -> Tls {
-        let mut tls = Tls::new();
+        let (ca, identity) = self.origins.clone();
+        let mut tls = Tls::new().from_files(ca, identity);
         if let Some(ca) = &self.ca {
             tls = tls.ca(ca.as_slice());
         }

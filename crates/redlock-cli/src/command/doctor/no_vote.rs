@@ -55,6 +55,10 @@ fn unconnected(cause: &Cause) -> &'static str {
             "if this port speaks TLS, use rediss://, or the port that does not; if it is a proxy, \
              use the address of the server itself; otherwise check the server and the network"
         }
+        (_, Some(TlsFault::Rejected)) => {
+            "use a certificate and key (--tls-cert, --tls-key) that the master accepts, or add \
+             their CA to its tls-ca-cert-file"
+        }
         // A certificate was rejected, so the port speaks TLS.
         (Cause::Unusable(_), Some(_)) => {
             "check its certificate, --tls-ca, --tls-cert and --tls-key"

@@ -34,7 +34,10 @@ impl Connectors {
         let Some((source, beside)) = &self.source else { return Ok(self.first.clone()) };
         let read = beside.run(|| {
             let source = source.clone();
-            move || source()?.connector().map_err(io::Error::other)
+            move || {
+                let tls = source()?;
+                tls.connector().map_err(|error| io::Error::other(tls.explained(&error)))
+            }
         });
         match timeout(limit.mul_f64(SHARE), read).await {
             Ok(read) => read.map_err(|error| not_connected(format!("no certificates: {error}"))),

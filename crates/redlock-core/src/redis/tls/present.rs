@@ -6,12 +6,11 @@ use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::super::stream::{Stream, not_connected, unusable};
-use super::{InvalidTls, Tls, words};
+use super::{InvalidTls, Tls, pem, words};
 use crate::Cause;
 
 /// Turns TCP connections into encrypted streams.
@@ -26,12 +25,8 @@ impl Tls {
         let config = match &self.identity {
             None => builder.with_no_client_auth(),
             Some((cert, key)) => {
-                if is_encrypted(key) {
-                    return Err(InvalidTls::of_identity(ENCRYPTED));
-                }
-                let of_key = |error| InvalidTls::of_identity(words::of_key(&error));
-                let key = PrivateKeyDer::from_pem_slice(key).map_err(of_key)?;
-                let cert = certificates("the client certificate", cert);
+                let key = pem::private_key(key).map_err(InvalidTls::of_identity)?;
+                let cert = pem::certificates("the client certificate", cert);
                 let cert = cert.map_err(InvalidTls::of_identity)?;
                 let of_both = |error| {
                     let why = words::of_identity(&error);
@@ -45,8 +40,8 @@ impl Tls {
 
     fn roots(&self) -> Result<RootCertStore, InvalidTls> {
         let (trusted, unusable) = match &self.ca {
-            Some(pem) => (
-                certificates("the CA", pem).map_err(InvalidTls::of_ca)?,
+            Some(ca) => (
+                pem::certificates("the CA", ca).map_err(InvalidTls::of_ca)?,
                 "the CA: no certificate in it is usable",
             ),
             None => (
@@ -61,24 +56,6 @@ impl Tls {
             return Err(InvalidTls::of_ca(unusable));
         }
         Ok(roots)
-    }
-}
-
-const ENCRYPTED: &str = "the client's private key is encrypted: write it to a file without a \
-                         passphrase (openssl pkey -in KEY -out NEW), which only this user can read";
-
-/// Both forms of PEM for an encrypted key have the word in their head.
-fn is_encrypted(pem: &[u8]) -> bool {
-    const WORD: &[u8] = b"ENCRYPTED";
-    pem.windows(WORD.len()).any(|word| word == WORD)
-}
-
-fn certificates(what: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
-    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    match found {
-        Ok(found) if !found.is_empty() => Ok(found),
-        Ok(_) => Err(format!("{what}: there is no certificate in the PEM text")),
-        Err(error) => Err(format!("{what}: {error}")),
     }
 }
 

@@ -3,7 +3,6 @@
 
 use std::io;
 
-use tokio_rustls::rustls::pki_types::pem;
 use tokio_rustls::rustls::{AlertDescription, CertificateError, Error};
 
 use super::super::stream::{not_connected, unusable};
@@ -12,12 +11,12 @@ use crate::{Cause, NoConnection, TlsFault, printable};
 /// Returns the cause of an error that TLS has reported. `None` if it comes from below TLS.
 pub(in crate::redis) fn cause(error: &io::Error) -> Option<Cause> {
     let error = error.get_ref()?.downcast_ref::<Error>()?;
-    let why = failed(words(error));
-    let lasts = match error {
-        Error::InvalidCertificate(_) => true,
-        Error::AlertReceived(alert) => REFUSALS.contains(alert),
-        _ => false,
-    };
+    let is_refusal = matches!(error, Error::AlertReceived(alert) if REFUSALS.contains(alert));
+    if is_refusal {
+        let text = format!("TLS: {}", words(error));
+        return Some(unusable(NoConnection::of_tls(TlsFault::Rejected, text)));
+    }
+    let (why, lasts) = (failed(words(error)), matches!(error, Error::InvalidCertificate(_)));
     Some(if lasts { unusable(why) } else { not_connected(why) })
 }
 
@@ -50,10 +49,14 @@ fn words(error: &Error) -> String {
         Error::InvalidMessage(_) => "the server does not speak TLS on this port: use redis://, or \
                                      the port that speaks TLS"
             .into(),
-        Error::PeerIncompatible(why) => format!(
-            "the server and this client have no TLS version or cipher in common ({why:?}): let the \
-             server accept TLS 1.2 or 1.3"
-        ),
+        Error::PeerIncompatible(_) => {
+            "the server and this client have no TLS version or cipher in \
+                                       common: let the server accept TLS 1.2 or 1.3"
+                .into()
+        }
+        Error::PeerMisbehaved(why) => {
+            format!("the server does not follow the TLS protocol ({})", plain(why))
+        }
         other => other.to_string(),
     }
 }
@@ -101,7 +104,8 @@ fn certificate(why: &CertificateError) -> String {
              replace it with a certificate signed with SHA-256"
                 .into()
         }
-        other => format!("the server's certificate cannot be used ({other}): replace it"),
+        E::BadEncoding => "the server's certificate is malformed: replace it".into(),
+        other => format!("the server's certificate cannot be used ({}): replace it", plain(other)),
     }
 }
 
@@ -112,17 +116,10 @@ pub(super) fn of_identity(error: &Error) -> String {
                                                               with a certificate of version 3"
             .into(),
         Error::InconsistentKeys(_) => "the key does not belong to the certificate".into(),
+        Error::InvalidCertificate(CertificateError::BadEncoding) => "it is malformed".into(),
+        Error::InvalidCertificate(why) => format!("it cannot be used ({})", plain(why)),
         other => other.to_string(),
     }
-}
-
-/// Describes why the client's private key cannot be read.
-pub(super) fn of_key(error: &pem::Error) -> String {
-    let why = match error {
-        pem::Error::NoItemsFound => "there is no private key in the PEM text".to_owned(),
-        other => other.to_string(),
-    };
-    format!("the client's private key: {why}")
 }
 
 /// Returns `true` if a certificate's version is below 3. The library has no name for this error, so
@@ -162,23 +159,50 @@ fn alerted(alert: AlertDescription) -> String {
              FILE"
                 .into()
         }
+        AlertDescription::UnknownCA => {
+            "the server does not trust the CA that signed this client's certificate: use a \
+             certificate of a CA that it trusts, or add the CA to its tls-ca-cert-file"
+                .into()
+        }
+        AlertDescription::CertificateExpired => {
+            "the server rejects this client's certificate, because it has expired or is not valid \
+             yet: renew it, or correct the clocks of both hosts"
+                .into()
+        }
         alert if REFUSALS.contains(&alert) => format!(
-            "the server rejects this client's certificate ({alert:?}): use --tls-cert FILE and \
-             --tls-key FILE of a CA that the server trusts"
+            "the server rejects this client's certificate ({}): use --tls-cert FILE and --tls-key \
+             FILE of a CA that the server trusts",
+            plain(alert)
         ),
         other => format!(
-            "the server rejects the connection ({other:?}): its log says why, and it may require a \
-             certificate of the client (--tls-cert, --tls-key)"
+            "the server rejects the connection ({}): its log says why, and it may require a \
+             certificate of the client (--tls-cert, --tls-key)",
+            plain(other)
         ),
     }
+}
+
+/// Returns a name of the TLS library as ordinary words: `BadCertificate { .. }` is *bad
+/// certificate*.
+fn plain(name: impl std::fmt::Debug) -> String {
+    let name = format!("{name:?}");
+    let end = name.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(name.len());
+    let mut words = String::new();
+    for letter in name[..end].chars() {
+        if letter.is_ascii_uppercase() && words.ends_with(|c: char| c.is_ascii_lowercase()) {
+            words.push(' ');
+        }
+        words.push(letter);
+    }
+    words.to_lowercase()
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use tokio_rustls::rustls::OtherError;
     use tokio_rustls::rustls::pki_types::ServerName;
+    use tokio_rustls::rustls::{OtherError, PeerIncompatible, PeerMisbehaved};
 
     use super::*;
 
@@ -227,8 +251,27 @@ mod tests {
     fn alert_is_reported_with_a_fix_and_is_permanent() {
         let alert = Error::AlertReceived(AlertDescription::CertificateRequired);
         let cause = cause(&io::Error::new(io::ErrorKind::InvalidData, alert)).unwrap();
-        assert!(!cause.is_curable() && cause.tls() == Some(TlsFault::Failed));
+        assert!(!cause.is_curable() && cause.tls() == Some(TlsFault::Rejected));
         assert!(cause.to_string().contains("--tls-cert FILE"), "{cause}");
+    }
+
+    #[test]
+    fn no_text_has_a_name_of_the_tls_library() {
+        use AlertDescription as Alert;
+        for (error, name) in [
+            (Error::AlertReceived(Alert::UnknownCA), "UnknownCA"),
+            (Error::AlertReceived(Alert::CertificateExpired), "CertificateExpired"),
+            (Error::AlertReceived(Alert::BadCertificate), "BadCertificate"),
+            (Error::AlertReceived(Alert::HandshakeFailure), "HandshakeFailure"),
+            (Error::InvalidCertificate(CertificateError::BadEncoding), "BadEncoding"),
+            (Error::PeerIncompatible(PeerIncompatible::Tls12NotOffered), "Tls12NotOffered"),
+            (Error::PeerMisbehaved(PeerMisbehaved::TooMuchEarlyDataReceived), "TooMuchEarly"),
+        ] {
+            assert!(!words(&error).contains(name), "{}", words(&error));
+        }
+        let unusable = Error::InvalidCertificate(CertificateError::UnhandledCriticalExtension);
+        assert!(words(&unusable).contains("(unhandled critical extension)"));
+        assert_eq!(of_identity(&unusable), "it cannot be used (unhandled critical extension)");
     }
 
     #[test]

@@ -142,13 +142,6 @@ impl From<InvalidRequest> for Failure {
                 "--max-hold must be at least 1ms (got {}); omit it for no limit",
                 spelled(max_hold)
             )),
-            InvalidRequest::NodeTimeout { node_timeout, ttl } => {
-                let (max, ttl) = (spelled(ttl / 4), spelled(ttl));
-                Self::usage(anyhow!(
-                    "--node-timeout {} must be at most a quarter of --ttl {ttl}, {max}",
-                    spelled(node_timeout)
-                ))
-            }
             InvalidRequest::Resource(InvalidResource::Empty) => {
                 Self::usage(anyhow!("KEY is empty; it must have 1 to {} bytes", Resource::LEN_MAX))
             }

@@ -1,8 +1,8 @@
 //! The label, which shows operators who holds a lock.
 
 use anyhow::anyhow;
-use redlock_quorum::Label;
 use redlock_quorum::environment::LABEL;
+use redlock_quorum::{Label, printable};
 
 use crate::exit::Failure;
 use crate::global::Global;
@@ -17,8 +17,10 @@ pub(crate) fn label(global: &Global) -> Result<Option<String>, Failure> {
     let Some(given) = given.map(|given| given.to_string_lossy()) else { return Ok(None) };
     Label::parse(&given).map(|label| Some(label.to_string())).map_err(|invalid| {
         let origin = global.origin(&LABEL);
-        let fits = Label::nearest(&given).map(|label| label.to_string()).unwrap_or_default();
-        Failure::usage(anyhow!("{origin}: {invalid}; for example: {fits}"))
+        // The valid part of a secret is a secret, too.
+        let fits = Label::nearest(&given).ok().filter(|_| !printable::may_be_secret(&given));
+        let example = fits.map(|fits| format!("; for example: {fits}")).unwrap_or_default();
+        Failure::usage(anyhow!("{origin}: {invalid}{example}"))
     })
 }
 

@@ -30,6 +30,21 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     text.chars().map(one).collect::<String>().into()
 }
 
+/// Returns the value of a setting or an argument as it is shown.
+pub fn setting(text: &str) -> Cow<'_, str> {
+    if may_be_secret(text) { "***".into() } else { visible(text) }
+}
+
+/// Returns `true` for a text that may contain a secret in the place of something else: a URL, a
+/// user with a password, or the contents of a file.
+pub fn may_be_secret(text: &str) -> bool {
+    const SIGNS: [&str; 7] =
+        ["://", "-----begin", "password=", "password:", "passwd", "pass=", "secret="];
+    let is_log_in = text.find(':').zip(text.rfind('@')).is_some_and(|(colon, at)| colon < at);
+    let lower = text.to_ascii_lowercase();
+    is_log_in || SIGNS.iter().any(|sign| lower.contains(sign))
+}
+
 /// Returns `true` for control characters, and for characters without a width or with an effect on
 /// the order or the lines of the text around them.
 pub fn is_invisible(character: char) -> bool {
@@ -59,12 +74,23 @@ fn word(word: &str) -> String {
         return word.to_owned();
     }
     let end = [word.rfind('@'), word.rfind("%40")].into_iter().flatten().max();
-    match (word.find("://"), end) {
-        (Some(start), Some(end)) if start + 3 <= end => {
-            format!("{}***{}", &word[..start + 3], &word[end..])
-        }
+    let Some(start) = word.find("://").map(|at| at + 3) else { return word.to_owned() };
+    match end {
+        Some(end) if start <= end => format!("{}***{}", &word[..start], &word[end..]),
+        _ if is_cut_off(&word[start..]) => format!("{}***", &word[..start]),
         _ => word.to_owned(),
     }
+}
+
+/// Returns `true` if a URL without an `@` may have a password: after a colon that no port follows,
+/// or in its query.
+fn is_cut_off(rest: &str) -> bool {
+    let after = if rest.starts_with('[') { rest.split_once("]:") } else { rest.split_once(':') };
+    let is_port = |text: &str| {
+        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+        (1..=5).contains(&digits) && !text[digits..].starts_with(char::is_alphanumeric)
+    };
+    after.is_some_and(|(_, port)| !port.is_empty() && !is_port(port)) || rest.contains("pass=")
 }
 
 #[cfg(test)]
@@ -87,6 +113,29 @@ mod tests {
         ] {
             assert_eq!(without_credentials(advice), advice);
         }
+    }
+
+    #[test]
+    fn passwords_without_an_at_sign_are_hidden() {
+        for text in ["'redis://:sesame'", "redis://me:sesame/0", "unix:///s?pass=sesame"] {
+            assert!(!without_credentials(text).contains("sesame"), "{text}");
+        }
+        for text in
+            ["'redis://h:6379'", "redis://[::1]:7001, or", "https://redis.io/docs,", "unix:///s"]
+        {
+            assert_eq!(without_credentials(text), text);
+        }
+    }
+
+    #[test]
+    fn settings_that_may_be_secrets_are_hidden() {
+        for text in ["redis://:sesame", "me:sesame@h", "password=sesame", "-----BEGIN X"] {
+            assert_eq!(setting(text), "***");
+        }
+        for text in ["locks:", "ann@web-1:4711", "me@example.org", "/etc/redlock/ca.pem"] {
+            assert_eq!(setting(text), text);
+        }
+        assert_eq!(setting("a\n\u{1b}"), "a\\n\\u{1b}");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use uuid::fmt::Hyphenated;
 use uuid::{Builder, Uuid};
 
 use crate::Reservation;
+use crate::printable;
 
 /// The random value that signs one attempt to acquire: the value of the key on every master.
 ///
@@ -160,7 +161,7 @@ pub struct Label(Arc<str>);
 
 /// The reason why a text is not a valid [`Label`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the label {0:?} is not 1 to {max} of A-Z a-z 0-9 . _ @ : -", max = Label::LEN_MAX)]
+#[error("the label \"{0}\" is not 1 to {max} of A-Z a-z 0-9 . _ @ : -", max = Label::LEN_MAX)]
 pub struct InvalidLabel(String);
 
 impl Label {
@@ -172,7 +173,11 @@ impl Label {
     /// # Errors
     /// Returns [`InvalidLabel`] if it is empty, too long or has other characters.
     pub fn parse(text: &str) -> Result<Self, InvalidLabel> {
-        if Self::is_one(text) { Ok(Self(text.into())) } else { Err(InvalidLabel(text.into())) }
+        if Self::is_one(text) {
+            Ok(Self(text.into()))
+        } else {
+            Err(InvalidLabel(printable::setting(text).into()))
+        }
     }
 
     /// Returns the label nearest to a text: invalid characters become `-`, and a long text is cut

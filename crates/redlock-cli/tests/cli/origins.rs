@@ -48,7 +48,11 @@ fn bad_url_is_reported_with_place_reason_and_form() {
 fn invalid_variable_is_refused_by_its_name() {
     for (variable, value, cause) in [
         ("REDLOCK_NODE_TIMEOUT", "soon", "write a duration as 500ms"),
-        ("REDLOCK_NODE_TIMEOUT", "20s", "--node-timeout 20s must be at most a quarter of"),
+        (
+            "REDLOCK_NODE_TIMEOUT",
+            "20s",
+            "node timeout 20s must be at most a quarter of the TTL 10s, 2.5s",
+        ),
         ("REDLOCK_NODE_TIMEOUT", "0", "must be greater than zero"),
         ("REDLOCK_PLAIN", "maybe", "expected 1 or 0"),
         ("REDLOCK_MAX_TTL", "never", "write a duration as 500ms"),
@@ -66,6 +70,20 @@ fn invalid_variable_is_refused_by_its_name() {
         assert!(answer.cause().starts_with(&format!("redlock: {variable}")), "{answer:?}");
         assert!(answer.cause().contains(cause), "{answer:?}");
     }
+}
+
+/// `doctor` acquires no lock, so it has no --ttl and no label.
+#[test]
+fn doctor_refuses_what_other_commands_refuse_in_its_own_words() {
+    let doctor = |variable: &str, value: &str| {
+        let mut command = bare(["doctor"]);
+        command.env("REDLOCK_NODES", "redis://127.0.0.1:1").env(variable, value);
+        refused(command)
+    };
+    let answer = doctor("REDLOCK_NODE_TIMEOUT", "20s");
+    let said =
+        "redlock: REDLOCK_NODE_TIMEOUT: node timeout 20s must be at most a quarter of the TTL";
+    assert!(answer.cause().starts_with(said) && !answer.err.contains("--ttl"), "{answer:?}");
 }
 
 #[test]

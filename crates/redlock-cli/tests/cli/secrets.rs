@@ -52,6 +52,43 @@ fn rejected_or_misplaced_password_is_not_printed() {
     assert_eq!(silent_about_it(command).code, 64);
 }
 
+/// A password in the wrong variable.
+#[test]
+fn doctor_shows_no_setting_that_may_be_a_secret() {
+    let servers = RedisServers::start(1).unwrap();
+    for (variable, value) in [
+        ("REDLOCK_PREFIX", "redis://me:sesame@h/"),
+        ("REDLOCK_PREFIX", "me:sesame@h"),
+        ("REDLOCK_LABEL", "me:sesame@h/"),
+        ("REDLOCK_LABEL", "redis://:sesame"),
+        ("REDLOCK_USERNAME", "me:sesame"),
+        ("REDLOCK_QUARANTINE", "redis://:sesame"),
+        ("REDLOCK_PLAIN", "me:sesame@h"),
+        ("REDLOCK_NODE_TIMEOUT", "redis://:sesame"),
+        ("REDLOCK_NODES", "redis://me%3Asesame%40h"),
+        ("REDLOCK_NODES", "redis://me:sesame%ff@h"),
+    ] {
+        for words in [&["doctor"][..], &["doctor", "--json"], &["acquire", "k"], &["-v", "status"]]
+        {
+            let mut command = redlock(&servers, []);
+            command.args(words).env("REDLOCK_PASSWORD_FILE", "/dev/null").env(variable, value);
+            if variable != "REDLOCK_USERNAME" {
+                command.env_remove("REDLOCK_PASSWORD_FILE");
+            }
+            let shown = silent_about_it(command);
+            assert!(!shown.err.contains("panicked"), "{shown:?}");
+        }
+    }
+}
+
+#[test]
+fn doctor_hides_a_label_like_a_log_in() {
+    let servers = RedisServers::start(1).unwrap();
+    let mut command = redlock(&servers, ["doctor"]);
+    command.env("REDLOCK_LABEL", "me:sesame@h");
+    assert_eq!(silent_about_it(command).code, 0);
+}
+
 #[test]
 fn command_does_not_inherit_the_masters() {
     let servers =

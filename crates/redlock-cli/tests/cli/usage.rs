@@ -86,7 +86,7 @@ fn options_may_be_anywhere_before_the_command() {
     ] {
         let answer = ask(words);
         assert!(
-            answer.cause().contains("--node-timeout 20s must be at most a quarter of --ttl 30s"),
+            answer.cause().contains("node timeout 20s must be at most a quarter of the TTL 30s"),
             "{answer:?}"
         );
     }

@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use redlock_core::printable;
+
 use crate::environment::duration;
 use crate::environment::source::option_of;
 use crate::settings::{BuildError, Quarantine};
@@ -126,7 +128,7 @@ fn quarantine_of(text: OsString) -> Result<Quarantine, String> {
     match text.to_string_lossy().as_ref() {
         "on" => Ok(Quarantine::On),
         "off" => Ok(Quarantine::Off),
-        text => Err(format!("invalid value {text:?}: expected on or off")),
+        text => Err(unexpected(text, "on or off")),
     }
 }
 
@@ -134,7 +136,7 @@ fn switch_of(text: OsString) -> Result<bool, String> {
     match text.to_string_lossy().as_ref() {
         "on" => Ok(true),
         "off" => Ok(false),
-        text => Err(format!("invalid value {text:?}: expected on or off")),
+        text => Err(unexpected(text, "on or off")),
     }
 }
 
@@ -143,8 +145,12 @@ fn flag_of(text: OsString) -> Result<bool, String> {
     match text.to_string_lossy().to_lowercase().as_str() {
         "1" | "true" | "yes" | "on" => Ok(true),
         "0" | "false" | "no" | "off" => Ok(false),
-        text => Err(format!("invalid value {text:?}: expected 1 or 0")),
+        text => Err(unexpected(text, "1 or 0")),
     }
+}
+
+fn unexpected(text: &str, expected: &str) -> String {
+    format!("invalid value \"{}\": expected {expected}", printable::setting(text))
 }
 
 fn path_of(text: OsString) -> Result<PathBuf, String> {

@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use redlock_quorum::RedlockBuilder;
 use redlock_quorum::environment::{self as variables, DEFAULT_FILE, SETTINGS, Source, redacted};
+use redlock_quorum::{RedlockBuilder, printable};
 use serde::Serialize;
 
 use crate::duration::spelled;
@@ -31,7 +31,7 @@ impl Setting {
     fn of(name: &'static str, global: &Global) -> Self {
         let given = given(name, global);
         let source = given.as_ref().map(|(_, source)| source.clone()).unwrap_or_default();
-        let value = given.map(|(value, _)| value.to_string_lossy().into_owned());
+        let value = given.map(|(value, _)| shown(name, &value.to_string_lossy()));
         let place = match &source {
             Source::File(place) => Some(place.clone()),
             _ => None,
@@ -48,6 +48,15 @@ impl Setting {
         };
         let source = self.place.as_deref().unwrap_or(self.source);
         format!("  {:21}  {value}  ({source})", self.name)
+    }
+}
+
+/// A password may be in the place of any setting. The URLs are redacted, and a user has no `:`.
+fn shown(name: &str, value: &str) -> String {
+    match name {
+        variables::NODES => printable::visible(value).into_owned(),
+        _ if name == variables::USERNAME.name() && value.contains(':') => "***".into(),
+        _ => printable::setting(value).into_owned(),
     }
 }
 

@@ -14,7 +14,8 @@ pub(crate) fn missing(words: &[OsString], kind: ErrorKind) -> Option<String> {
         return None;
     }
     let keys = keys(words)?;
-    let line = |words: &[OsString]| words.iter().map(quoted).collect::<Vec<_>>().join(" ");
+    let line =
+        |words: &[OsString]| words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
     match &keys[..] {
         [key, program, ..] => {
             let at = place(words, key)?;
@@ -45,7 +46,7 @@ fn place(words: &[OsString], word: &OsStr) -> Option<usize> {
 }
 
 /// Quotes a word for a shell.
-fn quoted(word: &OsString) -> String {
+pub(crate) fn quoted(word: &OsStr) -> String {
     let word = word.to_string_lossy();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {

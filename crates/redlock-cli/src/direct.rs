@@ -8,7 +8,7 @@ use std::time::Duration;
 use redis::{Cmd, FromRedisValue, InfoDict, Value, cmd};
 use redlock_quorum::environment::Conversation;
 use redlock_quorum::server_error::{self, ServerError};
-use redlock_quorum::{Cause, Mark, Resource, SharedQueue, printable};
+use redlock_quorum::{Cause, Mark, Reservation, Resource, SharedQueue, Token, printable};
 use tokio::time::timeout;
 
 use crate::masters::Masters;
@@ -27,6 +27,14 @@ pub(crate) enum Found {
     },
     /// A key of another type.
     Foreign,
+}
+
+/// Keys on one master that prevent locks.
+#[derive(Debug, Default)]
+pub(crate) struct BadLocks {
+    pub(crate) foreign: Vec<String>,
+    pub(crate) reservations: Vec<String>,
+    pub(crate) endless: Vec<String>,
 }
 
 impl Direct {
@@ -142,6 +150,58 @@ impl Direct {
         Ok(foreign)
     }
 
+    /// Returns the keys in the place of locks, of at most `limit`, that are of another type or never
+    /// expire.
+    ///
+    /// Without a prefix, other programs may own a string that never expires, unless its value is a
+    /// token of this library or a reservation.
+    pub(crate) async fn bad_locks(
+        &mut self,
+        prefix: &[u8],
+        limit: usize,
+    ) -> Result<BadLocks, Cause> {
+        let is_wanted = |name: &Vec<u8>| !is_internal(name);
+        let (names, _) = self.scan(prefix, limit, &AtomicUsize::new(0), is_wanted).await?;
+        let names: Vec<Vec<u8>> = names.into_iter().take(limit).collect();
+        let found = self.read_keys(&names).await?;
+        let mut bad = BadLocks::default();
+        for (name, found) in names.into_iter().zip(found) {
+            let name = Resource::from(name).to_string();
+            match found {
+                Found::Foreign => bad.foreign.push(name),
+                Found::Text { value, ttl: None } if Reservation::is_one(&value) => {
+                    bad.reservations.push(name);
+                }
+                Found::Text { value, ttl: None } if !prefix.is_empty() || is_our_token(&value) => {
+                    bad.endless.push(name);
+                }
+                _ => {}
+            }
+        }
+        Ok(bad)
+    }
+
+    /// Returns those of the keys that expire, with their remaining time.
+    pub(crate) async fn expiring(
+        &mut self,
+        keys: &[Vec<u8>],
+    ) -> Result<Vec<(String, Duration)>, Cause> {
+        let reads: Vec<Cmd> = keys.iter().map(|key| cmd("PTTL").arg(key).clone()).collect();
+        let mut expiring = Vec::new();
+        for (key, reply) in keys.iter().zip(self.ask_all(&reads).await?) {
+            match reply {
+                Value::Int(left) => expiring.extend(u64::try_from(left).ok().map(|left| {
+                    (Resource::from(&key[..]).to_string(), Duration::from_millis(left))
+                })),
+                Value::ServerError(error) => {
+                    return Err(Cause::of_error_reply(error_text(&error)));
+                }
+                _ => return Err(strange()),
+            }
+        }
+        Ok(expiring)
+    }
+
     /// Returns the master's time, in milliseconds since 1970.
     pub(crate) async fn time(&mut self) -> Result<u64, Cause> {
         let (seconds, micros): (u64, u64) = self.ask(cmd("TIME")).await?;
@@ -255,6 +315,11 @@ pub(crate) fn is_of_another_type(error: &redis::ServerError) -> bool {
 /// Returns the cause of a reply that no Redis server sends.
 pub(crate) fn strange() -> Cause {
     Cause::Unusable("its reply is not one of a Redis server".into())
+}
+
+fn is_our_token(value: &[u8]) -> bool {
+    let token = str::from_utf8(value).ok().and_then(|text| Token::parse(text).ok());
+    token.is_some_and(|token| token.made_at().is_some())
 }
 
 fn is_internal(name: &[u8]) -> bool {

@@ -19,9 +19,19 @@ pub(crate) fn is_for_people(right: &str) -> bool {
     of(right).is_some_and(|sent| sent.purposes == [Purpose::Listing])
 }
 
+/// Returns `true` if no lock is acquired or released without it.
+pub(crate) fn is_for_locks(right: &str) -> bool {
+    of(right).is_some_and(|sent| sent.is_for(Purpose::Locks))
+}
+
 /// Returns `true` if no quarantine begins or ends without it.
 pub(crate) fn is_for_admission(right: &str) -> bool {
     right.starts_with('~') || of(right).is_some_and(|sent| sent.is_for(Purpose::Admission))
+}
+
+/// Returns `true` if clients with these settings need it.
+pub(crate) fn is_needed(right: &str, uses: Uses) -> bool {
+    of(right).is_some_and(|sent| uses.needs(sent))
 }
 
 fn of(right: &str) -> Option<&'static Sent> {
@@ -46,8 +56,7 @@ pub(crate) struct Tried {
 
 pub(crate) async fn tried(master: &mut Direct, keys: &Keys, uses: Uses) -> Result<Tried, Cause> {
     let nobody = keys.nobody();
-    let is_needed = |right: &str| of(right).is_some_and(|sent| uses.needs(sent));
-    let all = probes(keys, &nobody).into_iter().filter(|(right, _)| is_needed(right));
+    let all = probes(keys, &nobody).into_iter().filter(|(right, _)| is_needed(right, uses));
     let (rights, mut probes): (Vec<_>, Vec<_>) = all.unzip();
     if uses.quarantine {
         probes.push(vec![b"EVAL", UNDECLARED_KEY, b"0", &keys.record]);
@@ -98,6 +107,11 @@ impl Tried {
         Ok(())
     }
 
+    /// Returns `true` if the server stores no keys, such as a Sentinel.
+    pub(crate) fn stores_no_keys(&self) -> bool {
+        ["SET", "GET"].iter().all(|name| self.unknown.iter().any(|it| it == name))
+    }
+
     pub(crate) fn add(&mut self, lack: Option<Lack>) {
         let (into, what) = match lack {
             Some(Lack::Command(name)) => (&mut self.unknown, name),
@@ -116,8 +130,8 @@ pub(crate) async fn lacking(masters: &Masters, prefix: &[u8], uses: Uses) -> Str
     let keys = Keys::of(prefix, &ServerReport::default());
     let of_one = async |master: &mut Direct| {
         let tried = all_tried(master, &keys, uses).await?;
-        // A server without these stores no keys. Requests report what it is.
-        if ["SET", "GET"].iter().all(|name| tried.unknown.iter().any(|it| it == name)) {
+        // Requests report what it is.
+        if tried.stores_no_keys() {
             return Ok(None);
         }
         Ok(tried.in_words(uses).map(|words| (master.name().to_owned(), words)))

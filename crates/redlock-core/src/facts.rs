@@ -48,6 +48,9 @@ pub struct Facts {
 }
 
 impl Facts {
+    /// The reason why a Sentinel is not a master.
+    pub const SENTINEL: &'static str =
+        "it is a Sentinel, which stores no keys: use independent masters";
     /// The reason why a server that pushes nothing has no shared queue.
     pub const PUSHES_NOTHING: &'static str = "the server pushes nothing: it does not speak RESP3";
 

@@ -281,8 +281,6 @@ pub use recipes::semaphore::{PermitRequest, PermitsRequest, Permitted, Semaphore
 pub use recipes::set::{GuardSet, HoldSet, SetLoss};
 pub use recipes::watch::Watch;
 pub use redlock::Redlock;
-#[doc(hidden)]
-pub use redlock_core::SharedQueue;
 pub use redlock_core::admission::{Names, RecordedSet, SetId};
 #[doc(hidden)]
 pub use redlock_core::commands;
@@ -296,6 +294,8 @@ pub use redlock_core::{
     ListDoubt, ListWarning, Lists, Mark, NoConnection, Node, NotAdmitted, Resource, Tls, TlsFault,
     Token, Verdict, WhyNot,
 };
+#[doc(hidden)]
+pub use redlock_core::{Facts, Reservation, SharedQueue};
 #[doc(hidden)]
 pub use redlock_protocol::ballot::clock::LEAD_MAX_US;
 #[doc(hidden)]

@@ -9,7 +9,7 @@ use redis::Value;
 use redlock_quorum::commands::{EXTRAS, Extra, SELECT, SENT, Uses};
 use redlock_quorum::environment::redacted;
 use redlock_quorum::server_error::ServerError;
-use redlock_quorum::{Cause, ServerReport};
+use redlock_quorum::{Cause, Facts, ServerReport, printable};
 
 use crate::answers;
 use crate::args;
@@ -48,7 +48,10 @@ struct Server {
 impl Server {
     async fn of(master: &mut Direct) -> Result<Self, Cause> {
         let info = master.info("server").await?;
-        let text = |name: &str| info.get::<String>(name);
+        let text = |name: &str| info.get::<String>(name).map(|text| printable::line(&text));
+        if text("redis_mode").is_some_and(|mode| mode == "sentinel") {
+            return Err(Cause::Unusable(Facts::SENTINEL.into()));
+        }
         let redis = text("redis_version").unwrap_or_default();
         let version = match text("valkey_version") {
             Some(valkey) => format!("Valkey {valkey}"),
@@ -181,6 +184,9 @@ async fn check(global: &Global, masters: &Masters) -> Result<u8, Failure> {
     let keys = Keys::of(prefix, &ServerReport::default());
     let of_one = async |master: &mut Direct| {
         let tried = rights::all_tried(master, &keys, uses).await?;
+        if tried.stores_no_keys() {
+            return Err(Cause::Unusable(Facts::SENTINEL.into()));
+        }
         Ok((master.name().to_owned(), master.user().to_owned(), lacks(tried)))
     };
     let all = masters.urls().map(|url| direct::ask(masters, url, PATIENCE, of_one));

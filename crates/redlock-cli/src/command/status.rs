@@ -2,13 +2,15 @@
 
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal};
+use std::os::unix::ffi::OsStrExt;
 
 use anyhow::anyhow;
-use redlock_quorum::{AcquireError, State};
+use redlock_quorum::{AcquireError, NodeVote, State, Verdict};
 
 use crate::answers;
 use crate::args::Status;
 use crate::command::{follow, list, marks, permits};
+use crate::dashes::quoted;
 use crate::done::Done;
 use crate::exit::{Failure, NOT_OURS, UNAVAILABLE, USAGE};
 use crate::global::Global;
@@ -33,9 +35,7 @@ async fn one(global: &Global, key: &OsStr, as_json: bool) -> Result<u8, Failure>
     session.key.check().map_err(|error| Failure::new(USAGE, error))?;
     let (status, done) = tokio::join!(session.status(), marks::last(&session));
     let key = session.key.to_string();
-    if let State::Held { ttl: None, .. } = &status.state {
-        stderr::note(&format!("{}: redlock release --force {key}", answers::NEVER_EXPIRES));
-    }
+    notes(&session, &status).iter().for_each(|note| stderr::note(note));
     let judged = judge(&key, &status, !as_json && is_one_screen());
     let done = match done {
         Ok(done) => done,
@@ -58,6 +58,37 @@ async fn one(global: &Global, key: &OsStr, as_json: bool) -> Result<u8, Failure>
     session.close().await;
     printed?;
     judged
+}
+
+/// The meaning of a reservation without an expiry, and the fix.
+const NEVER_ENDS: &str = "this reservation never expires, so this master grants the lock \
+    to no other client; delete it once you know that no client holds the lock";
+
+/// The meaning of a key of another type, and the fix.
+const FOREIGN_KEY: &str = "this key is not a lock, so this master grants no lock of this \
+    name; find out what wrote it and delete it, or use another name for the lock";
+
+/// Returns what is wrong with the keys of the masters, with the fix.
+fn notes(session: &Session, status: &redlock_quorum::Status) -> Vec<String> {
+    let name = quoted(OsStr::from_bytes(session.key.as_bytes()));
+    let force = format!("redlock release --force {name}");
+    if let State::Held { ttl: None, .. } = &status.state {
+        return vec![format!("{}: {force}", answers::NEVER_EXPIRES)];
+    }
+    let of_node = |node: &NodeVote| match &node.verdict {
+        verdict @ Verdict::Held { ttl: None, .. } if verdict.reservation().is_some() => {
+            Some(format!("{}: {force}", NEVER_ENDS))
+        }
+        Verdict::Held { token: Some(_), ttl: None } => {
+            Some(format!("{}: {force}", answers::NEVER_EXPIRES))
+        }
+        Verdict::Held { token: None, .. } => Some(FOREIGN_KEY.to_owned()),
+        _ => None,
+    };
+    let said: Vec<(&str, String)> =
+        status.nodes.iter().filter_map(|node| Some((&*node.node, of_node(node)?))).collect();
+    let line = |(who, note): (String, &str)| format!("{who}: {note}");
+    answers::grouped(&said, status.nodes.len()).into_iter().map(line).collect()
 }
 
 /// Reports that the last run is unknown, unless the status is unknown as well, with its reason.

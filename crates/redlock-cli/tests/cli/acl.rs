@@ -179,3 +179,16 @@ fn wrong_password_is_not_a_missing_right() {
     let mut none = redlock(&servers, ["acl"]);
     assert_eq!(answer_of(none.env_remove("REDLOCK_NODES")).code, 64);
 }
+
+/// Without a quarantine, persistence matters, and the user may not read it.
+#[test]
+fn user_for_clients_without_a_quarantine_has_no_problem() {
+    let options = ServerOptions::new().prefix(PREFIX).brand_new();
+    let servers = RedisServers::with(1, &options).unwrap();
+    let printed = ask(&servers, ["acl", "--prefix", PREFIX, "--quarantine", "off"]);
+    create_user(&servers[0], printed.success());
+    let doctor = as_user(&servers[0], &["doctor", "--quarantine", "off"]);
+    let said = "info: does not show whether it may lose acknowledged writes";
+    assert!(doctor.success().contains(said), "{doctor:?}");
+    assert!(doctor.out.contains("no problem was found"), "{doctor:?}");
+}

@@ -12,6 +12,7 @@ mod contention;
 mod credentials;
 mod dev;
 mod doctor;
+mod doctor_keys;
 mod fencing;
 mod force;
 mod guide;

@@ -87,6 +87,14 @@ fn doctor_refuses_what_other_commands_refuse_in_its_own_words() {
 }
 
 #[test]
+fn invalid_label_is_a_finding_of_doctor() {
+    let servers = RedisServers::start(1).unwrap();
+    let answer = answer_of(redlock(&servers, ["doctor"]).env("REDLOCK_LABEL", "a b"));
+    assert_eq!(answer.code, 1, "{answer:?}");
+    assert!(answer.out.contains("error: REDLOCK_LABEL: the label \"a b\" is not"), "{answer:?}");
+}
+
+#[test]
 fn the_command_line_wins_and_is_named_as_itself() {
     let mut command = bare(["acquire", "k", "--max-ttl", "2d"]);
     command.env("REDLOCK_NODES", "redis://127.0.0.1:1").env("REDLOCK_MAX_TTL", "never");
@@ -169,7 +177,6 @@ fn invalid_label_affects_only_commands_that_acquire() {
     for words in [
         "status k",
         "status",
-        "doctor",
         "init --yes",
         &format!("extend k {token}"),
         &format!("release k {token}"),

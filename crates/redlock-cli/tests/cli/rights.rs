@@ -91,6 +91,7 @@ fn each_missing_right_of_the_guide_is_named_with_the_fix() {
         let costs = match right {
             "+client|tracking" => "warning: does not report key changes",
             "+hgetall" => "error: not admitted: its INFO or admission record is unreadable",
+            "+set" | "+get" | "+del" | "+eval" => "error: its user lacks",
             _ => "warning: its user lacks",
         };
         let shows = |found: &String| found.starts_with(costs);
@@ -121,13 +122,13 @@ fn rights_that_a_client_does_not_need_are_not_reported() {
         let found = found_by(&servers, &url, words).1;
         found.into_iter().find(|found| found.contains("its user lacks")).unwrap()
     };
-    let all = "warning: its user lacks +eval +zcard +zscore";
+    let all = "error: its user lacks +eval +zcard +zscore";
     assert_eq!(lacks(&[]), all);
     assert_eq!(lacks(&["--plain"]), all, "for the queue");
     let unqueued = ["--plain", "--no-queue"];
-    assert_eq!(lacks(&unqueued), "warning: its user lacks +eval +zcard");
+    assert_eq!(lacks(&unqueued), "error: its user lacks +eval +zcard");
     let published = [&unqueued[..], &["--quarantine", "off"]].concat();
-    assert_eq!(lacks(&published), "warning: its user lacks +eval", "no admission either");
+    assert_eq!(lacks(&published), "error: its user lacks +eval", "no admission either");
 }
 
 #[test]
@@ -199,14 +200,14 @@ fn each_failed_query_is_a_finding_with_its_reason() {
     assert!(said.as_str().unwrap().starts_with("INFO memory: "), "{answer:?}");
 }
 
-/// With a quarantine it is harmless, and the user of the guide has no right to it.
+/// With a quarantine it is harmless, and the user of the guide has no right to it in any case.
 #[test]
-fn without_quarantine_unreadable_settings_are_a_finding() {
+fn without_quarantine_unreadable_settings_are_information() {
     let servers = brand_new(1);
     let (_, url) = few_rights(&servers[0]);
     let found = found_by(&servers, &url, &["--quarantine", "off"]).1;
-    let begin =
-        "warning: could not be examined in part: CONFIG GET appendonly: error reply: NOPERM";
+    let begin = "info: does not show whether it may lose acknowledged writes (CONFIG GET \
+                 appendonly: error reply: NOPERM";
     assert!(found.iter().any(|found| found.starts_with(begin)), "{found:?}");
     let found = found_by(&servers, &url, &[]).1;
     assert!(!found.iter().any(|found| found.contains("CONFIG")), "{found:?}");

@@ -50,6 +50,11 @@ fn a_sentinel_is_named_and_has_no_other_findings() {
     let says = "it is a Sentinel, which stores no keys: use independent masters";
     assert!(acquired.contains(says), "{acquired}");
     assert_eq!(found, [format!("error: not connected: {says}")]);
+    let url = format!("redis://127.0.0.1:{port}");
+    let acl = answer_of(bare(["acl", "--check"]).env("REDLOCK_NODES", &url));
+    assert!(acl.code == 69 && acl.cause().contains(says) && acl.out.is_empty(), "{acl:?}");
+    let printed = answer_of(bare(["acl"]).env("REDLOCK_NODES", &url));
+    assert!(printed.err.contains(says) && !printed.err.contains(" is for Redis"), "{printed:?}");
 }
 
 /// The server that the other tests start.

@@ -30,7 +30,7 @@ pub(super) fn facts(
     // Valkey uses a different name for the field.
     let modes = ["redis_mode", "server_mode"].map(|name| field(&server, name));
     if modes.contains(&Some("sentinel")) {
-        return Err(unusable("it is a Sentinel, which stores no keys: use independent masters"));
+        return Err(unusable(Facts::SENTINEL));
     }
     Ok(Facts {
         identity: identity(run_id, &replication),

@@ -84,7 +84,8 @@ mod tests {
 
     use redlock_quorum::{Cause, NotAdmitted, WhyNot};
 
-    use super::super::findings::{no_vote, of_probe};
+    use super::super::examined::of_probe;
+    use super::super::findings::no_vote;
     use super::super::no_vote::Circumstances;
     use super::super::probe::Probe;
     use super::*;
@@ -95,7 +96,12 @@ mod tests {
         not.votes_again = Some(Duration::from_secs(left));
         no_vote(
             &Cause::NotAdmitted(not.into()),
-            Circumstances { is_hindered: false, may_be_new: false, quarantine: Duration::ZERO },
+            Circumstances {
+                is_hindered: false,
+                may_be_new: false,
+                quarantine: Duration::ZERO,
+                record: "",
+            },
         )
         .of(node, false)
     }

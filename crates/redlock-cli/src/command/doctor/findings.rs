@@ -3,16 +3,15 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use redlock_quorum::commands::Purpose;
 use redlock_quorum::{Cause, NodeReport, NotAdmitted, ServerReport, Standing, quorum};
 use serde::Serialize;
 
-use super::no_vote::{self, Circumstances, FOREIGN_CURE, MISTYPED, NO_TOKEN};
+use super::examined::of_probe;
+use super::no_vote::{self, Circumstances, MISTYPED};
 use super::probe::Probe;
 use crate::answers::without_time;
 use crate::duration::spelled;
 use crate::lists;
-use crate::rights;
 
 /// One problem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -69,12 +68,12 @@ impl Finding {
         Self { severity, node: None, what, impact, fix, problem, rank: Rank::Rest }
     }
 
-    fn error(
-        what: String,
+    pub(super) fn error(
+        what: impl Into<String>,
         impact: impl Into<Cow<'static, str>>,
         fix: impl Into<Cow<'static, str>>,
     ) -> Self {
-        Self::new(Severity::Error, what, impact, fix)
+        Self::new(Severity::Error, what.into(), impact, fix)
     }
 
     pub(super) fn warning(
@@ -98,7 +97,7 @@ impl Finding {
         self.severity != Severity::Info
     }
 
-    fn ranked(self, rank: Rank) -> Self {
+    pub(super) fn ranked(self, rank: Rank) -> Self {
         Self { rank, ..self }
     }
 
@@ -127,7 +126,9 @@ pub(super) fn find(
         let of_cause = |cause| {
             let is_hindered = probe.hinders_admission();
             let quarantine = quarantine.unwrap_or_default();
-            let found = no_vote(cause, Circumstances { is_hindered, may_be_new, quarantine });
+            let record = &*probe.record;
+            let of = Circumstances { is_hindered, may_be_new, quarantine, record };
+            let found = no_vote(cause, of);
             let is_mistyped = mistyped.contains(&&*node.node);
             if is_mistyped { Finding { fix: MISTYPED.into(), ..found } } else { found }
         };
@@ -208,7 +209,7 @@ fn limits_differ(nodes: &[NodeReport]) -> Option<Finding> {
 }
 
 /// Returns the finding about a master that does not vote.
-pub(super) fn no_vote(cause: &Cause, of: Circumstances) -> Finding {
+pub(super) fn no_vote(cause: &Cause, of: Circumstances<'_>) -> Finding {
     let (impact, fix) = no_vote::of(cause, of);
     let rank = match cause {
         Cause::NotAdmitted(_) => Rank::NoVote,
@@ -239,162 +240,6 @@ fn of_server(server: &ServerReport) -> Vec<Finding> {
             impact,
             "run a time daemon there that slews the clock instead of stepping it",
         ));
-    }
-    found
-}
-
-pub(super) fn of_probe(probe: &Probe, quarantine: Option<Duration>) -> Vec<Finding> {
-    let mut found = Vec::new();
-    if let Some(policy) = probe.eviction.as_ref().filter(|policy| *policy != "noeviction") {
-        let what = format!("evicts keys when its memory is full: {policy}");
-        let impact = "an evicted lock can be granted to another client while it is held";
-        found.push(Finding::warning(what, impact, "set maxmemory-policy noeviction"));
-    }
-    if let Some(policy) = probe.idle_eviction.as_ref().filter(|policy| *policy != "noeviction") {
-        let what = format!("its eviction policy is {policy}, inactive while maxmemory is 0");
-        let impact = "setting maxmemory later would start evicting locks";
-        found.push(Finding::info(what, impact, "set maxmemory-policy noeviction"));
-    }
-    if probe.keeps_writes == Some(false) && quarantine.is_none() {
-        let impact = "without a quarantine, a restarted master may grant a lock while a client still holds it";
-        let fix = "set appendonly yes and appendfsync always, or use --quarantine on";
-        found.push(Finding::warning("may lose acknowledged writes", impact, fix));
-    }
-    if let Some(one) = probe.foreign_scores.first() {
-        let what = format!(
-            "{} of its ballots were not written by redlock, for example {one}",
-            probe.foreign_scores.len()
-        );
-        found.push(Finding::error(what, NO_TOKEN, FOREIGN_CURE).ranked(Rank::Hindrance));
-    }
-    found.extend(probe.future_marks.iter().map(|mark| future_mark(mark)));
-    found.extend(probe.foreign_queues.iter().map(|key| foreign_queue(key)));
-    found.extend(probe.foreign_keys.iter().map(|key| foreign_key(key, quarantine)));
-    found.extend(probe.write_refusal.as_ref().map(write_refusal));
-    found.extend(missing_rights(probe));
-    found.extend(missing_commands(probe));
-    found.extend(probe.undeclared.as_deref().map(undeclared));
-    found.extend(probe.unexamined.as_deref().map(unexamined));
-    found.extend(failed_queries(&probe.failed_queries));
-    found
-}
-
-fn future_mark(mark: &str) -> Finding {
-    let what = format!("has an invalid completion mark: {mark}");
-    let impact = "a clock was ahead when the mark was written, --fire was not in seconds, or another \
-        program wrote it; until the mark is removed, the job runs every time or never";
-    Finding::warning(
-        what,
-        impact,
-        "run `redlock release --force --mark NAME`, which removes it from all masters",
-    )
-}
-
-fn foreign_queue(key: &str) -> Finding {
-    let what = format!("its key {key} has the wrong type, so no client can queue there");
-    let impact = "clients of this lock queue at another master, or wait without a queue and in no \
-        particular order";
-    Finding::warning(what, impact, format!("delete the key {key}"))
-}
-
-fn write_refusal(error: &String) -> Finding {
-    let impact = "it cannot grant locks, or start or finish a quarantine";
-    let fix = match error.starts_with("NOREPLICAS") {
-        true => "set min-replicas-to-write to 0",
-        false => "check its memory and its disk",
-    };
-    Finding::error(format!("refuses writes: {error}"), impact, fix).ranked(Rank::Hindrance)
-}
-
-fn foreign_key(key: &str, quarantine: Option<Duration>) -> Finding {
-    let what = format!("its key {key} has the wrong type, so redlock does not write to it");
-    if quarantine.is_some() && key.ends_with(":ballots") {
-        let impact = "clients with a quarantine do not use it, but no quarantine can start or finish \
-            while it exists";
-        let fix = format!("delete the key {key}");
-        return Finding::warning(what, impact, fix).ranked(Rank::Hindrance);
-    }
-    let impact = "redlock stores its own data under this name; until the key is deleted, the master \
-        cannot be admitted again";
-    let then = quarantine.map(|quarantine| {
-        format!("; that master then does not vote for {} (1.1 × max_ttl)", spelled(quarantine))
-    });
-    let fix = format!("delete the key {key}{}", then.unwrap_or_default());
-    Finding::error(what, impact, fix).ranked(Rank::Hindrance)
-}
-
-/// Nothing is known of its settings, rights and keys.
-fn unexamined(why: &str) -> Finding {
-    let impact = "problems of its settings, rights and keys are not reported";
-    let fix = "make it accept a second connection with the same URL and certificates, then run \
-               doctor again";
-    Finding::warning(format!("could not be examined: {why}"), impact, fix)
-}
-
-/// The rest of the master was examined.
-fn failed_queries(failed: &[String]) -> Option<Finding> {
-    let what = format!("could not be examined in part: {}", failed.join(", "));
-    let impact = "problems that these queries show are not reported";
-    let fix = "allow its user these queries, or fix what the errors name, then run doctor again";
-    (!failed.is_empty()).then(|| Finding::warning(what, impact, fix))
-}
-
-fn undeclared(error: &str) -> Finding {
-    let what = format!("its scripts may not use keys that a call does not declare: {error}");
-    let fix = "allow undeclared keys in its configuration, or use another server; without \
-               quarantines (--quarantine off), no script needs them";
-    Finding::error(what, Purpose::Admission.cost(), fix).ranked(Rank::Hindrance)
-}
-
-/// A right cannot bring back a command that the configuration takes away.
-fn missing_commands(probe: &Probe) -> Vec<Finding> {
-    let right = |name: &String| rights::right_of(name);
-    let (for_people, needed): (Vec<&String>, Vec<&String>) =
-        probe.missing_commands.iter().partition(|name| rights::is_for_people(right(name)));
-    let said = |names: &[&String]| {
-        let names = names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" ");
-        format!("its server lacks {names} (renamed, or too old)")
-    };
-    let fix = "remove rename-command from its configuration and restart it, or upgrade it";
-    let mut found = Vec::new();
-    if !needed.is_empty() {
-        let costs = probe.uses.costs(needed.iter().map(|name| right(name)));
-        found.push(Finding::error(said(&needed), costs, fix).ranked(Rank::Hindrance));
-    }
-    if !for_people.is_empty() {
-        found.push(Finding::warning(said(&for_people), unexamined_keys(), fix));
-    }
-    found
-}
-
-/// Without these, locks work, but this command has not examined everything.
-fn unexamined_keys() -> String {
-    format!("{}, and doctor cannot check its queues and marks", Purpose::Listing.cost())
-}
-
-fn missing_rights(probe: &Probe) -> Vec<Finding> {
-    let missing = probe.missing_rights.iter().map(String::as_str);
-    let (for_people, needed): (Vec<&str>, Vec<&str>) =
-        missing.partition(|right| rights::is_for_people(right));
-    let mut found = Vec::new();
-    let said = |rights: &[&str]| {
-        let rights = rights.join(" ");
-        let fix = format!("run: ACL SETUSER {} {rights}", probe.user);
-        (format!("its user lacks {rights}"), fix)
-    };
-    if !needed.is_empty() {
-        let ((what, fix), costs) = (said(&needed), probe.uses.costs(needed.iter().copied()));
-        found.push(Finding::warning(what, costs, fix).ranked(Rank::Hindrance));
-    }
-    if !for_people.is_empty() {
-        let (what, fix) = said(&for_people);
-        found.push(Finding::warning(what, unexamined_keys(), fix));
-    }
-    if let Some(narrow) = &probe.narrow {
-        let (what, fix) = said(&[narrow]);
-        let impact = "it can only use locks whose names its key patterns allow";
-        let fix = format!("if other locks are used, {fix}");
-        found.push(Finding::info(what, impact, fix));
     }
     found
 }

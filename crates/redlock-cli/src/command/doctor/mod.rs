@@ -1,7 +1,9 @@
 //! `redlock doctor`: the problems of the masters, with their impact and the fix.
 
 mod blocks;
+mod examined;
 mod findings;
+mod keys;
 mod no_vote;
 mod probe;
 mod sets;
@@ -20,6 +22,7 @@ use crate::args;
 use crate::duration::{millis, millis_up, spelled};
 use crate::exit::{FINDINGS, Failure};
 use crate::global::Global;
+use crate::label::label;
 use crate::lists;
 use crate::output;
 use crate::session::Session;
@@ -77,6 +80,7 @@ pub(crate) async fn doctor(global: &Global, args: &args::Doctor) -> Result<u8, F
     if has_quarantine {
         findings.extend(sets::find(&nodes, session.redlock.list_warning()));
     }
+    findings.extend(label(global).err().map(|refused| bad_label(&refused)));
     // The findings show the lists.
     session.has_warned_of_list.set(true);
     session.close().await;
@@ -100,6 +104,15 @@ pub(crate) async fn doctor(global: &Global, args: &args::Doctor) -> Result<u8, F
     }
     let said = [count, problems.join(", ")].into_iter().filter(|part| !part.is_empty());
     Err(Failure::new(FINDINGS, anyhow!(said.collect::<Vec<_>>().join(": "))))
+}
+
+/// Returns the finding about a label that this command does not need.
+fn bad_label(refused: &Failure) -> Finding {
+    Finding::error(
+        refused.cause.to_string(),
+        "commands that acquire a lock refuse to run",
+        "correct the label, or unset it for the default",
+    )
 }
 
 /// Returns the states of the masters, then the settings and the findings. Only verbose lines have

@@ -11,20 +11,22 @@ use crate::lists;
 
 /// Conditions of a fix, in addition to the cause.
 #[derive(Clone, Copy)]
-pub(super) struct Circumstances {
+pub(super) struct Circumstances<'a> {
     /// Keys or rights of the master are wrong, so no quarantine can start or end there.
     pub(super) is_hindered: bool,
     /// All masters may be new.
     pub(super) may_be_new: bool,
     /// How long a master that lost its data does not vote.
     pub(super) quarantine: Duration,
+    /// The key of its record.
+    pub(super) record: &'a str,
 }
 
 /// Returns the impact and the fix.
-pub(super) fn of(cause: &Cause, of: Circumstances) -> (&'static str, Cow<'static, str>) {
+pub(super) fn of(cause: &Cause, of: Circumstances<'_>) -> (&'static str, Cow<'static, str>) {
     let (impact, fix) = match cause {
         Cause::NotAdmitted(not) if not.why == WhyNot::BadRecord && !of.is_hindered => {
-            return (UNTOLD, bad_record(of.quarantine).into());
+            return (UNTOLD, bad_record(of).into());
         }
         Cause::NotAdmitted(not) if !of.is_hindered && not.why.is_ended_by_quarantine() => {
             return (FORGOT, forgot(not, of).into());
@@ -73,16 +75,16 @@ fn unconnected(cause: &Cause) -> &'static str {
     }
 }
 
-fn bad_record(quarantine: Duration) -> String {
+fn bad_record(of: Circumstances<'_>) -> String {
+    let (record, quarantine) = (of.record, spelled(of.quarantine));
     format!(
-        "find out what wrote it, and delete the key (the prefix, followed by redlock-quorum:1); that \
-         master then does not vote for {} (1.1 × max_ttl)",
-        spelled(quarantine)
+        "find out what wrote it, and delete the key {record}; that master then does not vote for \
+         {quarantine} (1.1 × max_ttl)"
     )
 }
 
 /// Returns the fix for a master that may have lost a lock.
-fn forgot(not: &NotAdmitted, of: Circumstances) -> String {
+fn forgot(not: &NotAdmitted, of: Circumstances<'_>) -> String {
     if not.why == WhyNot::New && of.may_be_new {
         return "if all masters are new, run `redlock init`; otherwise wait for the quarantine, which \
                 starts with the next lock request"
@@ -156,7 +158,8 @@ fn not_admitted(not: &NotAdmitted) -> (&'static str, &'static str) {
         ),
         WhyNot::NotMaster => ("it is not a Redis master", "use independent masters"),
         WhyNot::Denied => (UNTOLD, "grant its user +info and +hgetall"),
-        WhyNot::ScoreTooLarge => (NO_TOKEN, FOREIGN_CURE),
+        // Another finding names the ballots.
+        WhyNot::ScoreTooLarge => (NO_TOKEN, "fix this master's other findings first"),
         WhyNot::NoBallots => (
             "it cannot vote on locks with fencing tokens",
             "use Redis 6.2 or newer, and grant its user +zadd +zscore; or use --plain for clients \
@@ -199,8 +202,6 @@ const LOADING: (&str, &str) = (
 );
 pub(super) const NO_TOKEN: &str =
     "no valid fencing token can follow this score, so the master cannot vote on some locks";
-pub(super) const FOREIGN_CURE: &str = "find out what writes to this key, delete this master's \
-    ballot set before admitting another master, and wait for this master's quarantine to end";
 
 #[cfg(test)]
 mod tests {
@@ -208,10 +209,11 @@ mod tests {
 
     use super::*;
 
-    const NONE: Circumstances = Circumstances {
+    const NONE: Circumstances<'_> = Circumstances {
         is_hindered: false,
         may_be_new: false,
         quarantine: Duration::from_secs(66),
+        record: "p:redlock-quorum:1",
     };
 
     #[test]
@@ -250,7 +252,11 @@ mod tests {
     fn invalid_record_is_deleted_and_unreadable_record_needs_rights() {
         let fix = |why| of(&Cause::NotAdmitted(NotAdmitted::new(why).into()), NONE).1;
         let delete = fix(WhyNot::BadRecord);
-        assert!(delete.contains("delete the key") && delete.contains("vote for 1m6s"), "{delete}");
+        assert!(
+            delete.contains("delete the key p:redlock-quorum:1;")
+                && delete.contains("vote for 1m6s"),
+            "{delete}"
+        );
         assert_eq!(fix(WhyNot::Denied), "grant its user +info and +hgetall");
     }
 

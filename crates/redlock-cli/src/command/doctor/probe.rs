@@ -1,10 +1,12 @@
 //! Queries that the library does not send, over a separate connection to each master.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redlock_quorum::commands::Uses;
+use redlock_quorum::server_error::ServerError;
 use redlock_quorum::{
-    Cause, FencingToken, LEAD_MAX_US, Mark, NodeReport, Quarantine, ServerReport, printable,
+    Cause, FencingToken, LEAD_MAX_US, Mark, NodeReport, Quarantine, Resource, ServerReport,
+    printable,
 };
 use serde::Serialize;
 
@@ -19,8 +21,8 @@ use crate::session::Session;
 
 /// The maximum number of examined marks.
 const MARKS_MAX: usize = 10_000;
-/// The same for queues.
-const QUEUES_MAX: usize = 10_000;
+/// The same for queues and for locks.
+const KEYS_MAX: usize = 10_000;
 
 /// The answers of one master. Empty if it did not answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -34,17 +36,33 @@ pub(super) struct Probe {
     /// The features that the clients of the prefix use.
     #[serde(skip)]
     pub(super) uses: Uses,
+    /// The key of its record, and that of its ballots.
+    #[serde(skip)]
+    pub(super) record: String,
+    #[serde(skip)]
+    pub(super) ballots: String,
+    /// The prefix. Without one, other programs may have keys in the place of locks.
+    #[serde(skip)]
+    pub(super) prefix: String,
     /// Why it could not be examined, if so.
     pub(super) unexamined: Option<String>,
     /// Queries that failed, each with its reason. Those whose right or command is reported as
     /// missing are left out.
     pub(super) failed_queries: Vec<String>,
+    /// Queries that clients with these settings need no right to, and its user lacks it.
+    #[serde(skip)]
+    pub(super) withheld: Vec<String>,
     /// The eviction policy. `None` if memory is not limited.
     pub(super) eviction: Option<String>,
     /// The eviction policy that a memory limit would activate. `None` if there is a limit.
     pub(super) idle_eviction: Option<String>,
     /// Whether each write is on disk before its reply. `None` if the master does not show it.
     pub(super) keeps_writes: Option<bool>,
+    /// Why the master does not show that, if clients depend on it.
+    #[serde(skip)]
+    pub(super) unread_persistence: Option<String>,
+    /// The number of connected replicas.
+    pub(super) replicas: u64,
     /// Rights that are needed and its user lacks.
     pub(super) missing_rights: Vec<String>,
     /// The right to the keys of all locks, if its user has only some of them.
@@ -59,6 +77,15 @@ pub(super) struct Probe {
     pub(super) write_refusal: Option<String>,
     /// The keys that the library keeps for itself and that are of another type.
     pub(super) foreign_keys: Vec<String>,
+    /// The keys that the library keeps for itself and that expire, with the remaining time.
+    #[serde(skip)]
+    pub(super) expiring_keys: Vec<(String, Duration)>,
+    /// Keys of another type in the place of locks.
+    pub(super) foreign_locks: Vec<String>,
+    /// Reservations that never expire.
+    pub(super) stuck_reservations: Vec<String>,
+    /// Locks that never expire.
+    pub(super) stuck_locks: Vec<String>,
     /// Ballots that no client has written, or that are so far ahead that none follows them, as
     /// `member: score`.
     pub(super) foreign_scores: Vec<String>,
@@ -97,7 +124,9 @@ pub(super) async fn at_all(global: &Global, session: &Session, nodes: &[NodeRepo
             None => Ok(Probe::default()),
         };
         let failed = |why: Cause| Probe { unexamined: Some(why.to_string()), ..Probe::default() };
-        probes.push(asked.unwrap_or_else(failed));
+        let keys = Keys::of(masters::prefix(global), &ServerReport::default());
+        let record = Resource::from(keys.record).to_string();
+        probes.push(Probe { record, ..asked.unwrap_or_else(failed) });
     }
     probes
 }
@@ -127,16 +156,25 @@ impl Asks {
 
 async fn probe(master: &mut Direct, asks: &Asks) -> Result<Probe, Cause> {
     let tried = rights::tried(master, &asks.keys, asks.uses).await?;
-    let mut queries = Queries { tried, failed: Vec::new() };
+    let mut queries = Queries { uses: asks.uses, tried, failed: Vec::new(), withheld: Vec::new() };
     let (user, database) = (master.user().to_owned(), Some(master.database()));
     let mut probe = Probe { user, database, uses: asks.uses, ..Probe::default() };
     (probe.eviction, probe.idle_eviction) = eviction(master, &mut queries).await?;
-    probe.keeps_writes = keeps_writes(master, &mut queries, asks.uses).await?;
+    probe.replicas = replicas(master, &mut queries).await?;
+    (probe.keeps_writes, probe.unread_persistence) =
+        keeps_writes(master, &mut queries, asks.uses).await?;
     let types = asks.keys.foreign(master).await?;
     for cause in types.unknown {
         queries.noted("its keys", &["+hgetall", "+zcard"], Err::<(), _>(cause))?;
     }
     probe.foreign_keys = types.foreign;
+    let own = [Some(&asks.keys.record), asks.ballots.as_ref()].into_iter().flatten();
+    let expiring = master.expiring(&own.cloned().collect::<Vec<_>>()).await;
+    probe.expiring_keys = queries.noted("its keys", &["+pttl"], expiring)?.unwrap_or_default();
+    probe.prefix = Resource::from(&asks.prefix[..]).to_string();
+    if let Some(set) = &asks.ballots {
+        probe.ballots = Resource::from(&set[..]).to_string();
+    }
     // The finding about a key of another type has the only fix.
     if let Some(set) = asks.ballots.as_ref().filter(|_| probe.foreign_keys.is_empty()) {
         let scores = master.scores(set).await;
@@ -144,13 +182,18 @@ async fn probe(master: &mut Direct, asks: &Asks) -> Result<Probe, Cause> {
         probe.foreign_scores = foreign_now(scores.unwrap_or_default());
     }
     if asks.uses.queues {
-        let queues = master.foreign_queues(&asks.prefix, QUEUES_MAX).await;
+        let queues = master.foreign_queues(&asks.prefix, KEYS_MAX).await;
         let queues = queries.noted("its queues", &["+scan", "+zcard"], queues)?;
         probe.foreign_queues = queues.unwrap_or_default();
     }
     let marks = future_marks(master, &asks.prefix).await;
     let marks = queries.noted("its marks", &["+scan", "+getrange", "+pttl", "+time"], marks)?;
     probe.future_marks = marks.unwrap_or_default();
+    let rights = ["+scan", "+getrange", "+pttl"];
+    let locks = master.bad_locks(&asks.prefix, KEYS_MAX).await;
+    let locks = queries.noted("its locks", &rights, locks)?.unwrap_or_default();
+    probe.foreign_locks = locks.foreign;
+    (probe.stuck_reservations, probe.stuck_locks) = (locks.reservations, locks.endless);
     let last = rights::tried_last(master, &asks.keys).await?;
     queries.tried.add(last.filter(|_| asks.uses.queues));
     probe.missing_rights = queries.tried.missing;
@@ -158,14 +201,16 @@ async fn probe(master: &mut Direct, asks: &Asks) -> Result<Probe, Cause> {
     probe.missing_commands = queries.tried.unknown;
     probe.write_refusal = queries.tried.refusal;
     probe.undeclared = queries.tried.undeclared;
-    probe.failed_queries = queries.failed;
+    (probe.failed_queries, probe.withheld) = (queries.failed, queries.withheld);
     Ok(probe)
 }
 
 /// The queries of one master, and the failures.
 struct Queries {
+    uses: Uses,
     tried: Tried,
     failed: Vec<String>,
+    withheld: Vec<String>,
 }
 
 impl Queries {
@@ -185,9 +230,12 @@ impl Queries {
             Err(cause) if !cause.is_error_reply() => Err(cause),
             Err(_) if rights.iter().any(|right| self.is_reported(right)) => Ok(None),
             Err(cause) => {
+                let is_needed = |right: &&str| rights::is_needed(right, self.uses);
+                let is_withheld = is_unavailable(&cause) && !rights.iter().all(is_needed);
+                let into = if is_withheld { &mut self.withheld } else { &mut self.failed };
                 let failed = format!("{what}: {cause}");
-                if !self.failed.contains(&failed) {
-                    self.failed.push(failed);
+                if !into.contains(&failed) {
+                    into.push(failed);
                 }
                 Ok(None)
             }
@@ -219,33 +267,53 @@ async fn eviction(
     Ok(if is_limited { (Some(policy), None) } else { (None, Some(policy)) })
 }
 
-/// Finds out whether each write is on disk before it is answered.
+/// Returns the number of connected replicas.
+async fn replicas(master: &mut Direct, queries: &mut Queries) -> Result<u64, Cause> {
+    let info = master.info("replication").await;
+    let info = queries.noted("INFO replication", &["+info"], info)?;
+    Ok(info.and_then(|info| info.get("connected_slaves")).unwrap_or_default())
+}
+
+/// Finds out whether each write is on disk before it is answered, or why the master does not show
+/// it.
 async fn keeps_writes(
     master: &mut Direct,
     queries: &mut Queries,
     uses: Uses,
-) -> Result<Option<bool>, Cause> {
+) -> Result<(Option<bool>, Option<String>), Cause> {
     let mut values = Vec::new();
     for name in ["appendonly", "appendfsync"] {
         let value = master.setting(name).await;
         // With a quarantine an error is harmless, because a master that lost its data grants no
         // lock. The documented user has no right to CONFIG, and hosted servers lack it.
-        if uses.quarantine && value.as_ref().is_err_and(Cause::is_error_reply) {
-            return Ok(None);
+        if let Some(cause) = value.as_ref().err().filter(|cause| is_unavailable(cause)) {
+            let why = format!("CONFIG GET {name}: {cause}");
+            return Ok((None, Some(why).filter(|_| !uses.quarantine)));
         }
         let value = queries.noted(&format!("CONFIG GET {name}"), &[], value)?;
         values.push(value.flatten());
     }
-    let [Some(appends), Some(syncs)] = &values[..] else { return Ok(None) };
-    Ok(Some(appends == "yes" && syncs == "always"))
+    let [Some(appends), Some(syncs)] = &values[..] else { return Ok((None, None)) };
+    Ok((Some(appends == "yes" && syncs == "always"), None))
+}
+
+/// Returns `true` if the user may not use a command, or the server lacks it.
+fn is_unavailable(cause: &Cause) -> bool {
+    let Cause::ErrorReply(text) = cause else { return false };
+    matches!(ServerError::of(text), ServerError::Denied | ServerError::UnknownCommand)
 }
 
 /// The marks that no client makes whose masters have the right time.
 async fn future_marks(master: &mut Direct, prefix: &[u8]) -> Result<Vec<String>, Cause> {
     let (marks, now) = (master.marks(prefix, MARKS_MAX).await?, master.time().await?);
-    let wrong = |(name, mark): &(String, Option<Mark>)| match mark {
-        Some(mark) => of_the_future(name, mark, now),
-        None => Some(format!("the value of {name} was not written by redlock")),
+    let key = [prefix, Mark::PREFIX.as_bytes()].concat();
+    let unnamed = Resource::from(key).to_string();
+    let wrong = |(name, mark): &(String, Option<Mark>)| {
+        let name = if name.is_empty() { &unnamed } else { name };
+        match mark {
+            Some(mark) => of_the_future(name, mark, now),
+            None => Some(format!("the value of {name} was not written by redlock")),
+        }
     };
     Ok(marks.iter().filter_map(wrong).collect())
 }

@@ -248,12 +248,11 @@ impl<Id: Copy + Ord> Waiting<Id> {
                 self.pause(at.now.saturating_add(pause), Ask::First)
             }
             (Refusal::Alone, _) => Step::Queue,
-            (Refusal::Silent | Refusal::NoQuorum, _) => {
-                // Our place must not hold up the processes that can get the key in the meantime. The
-                // start of the wait stays, because a ballot is also refused if another process was
-                // faster.
-                self.place = None;
-                self.pause_blindly(at)
+            (Refusal::Silent | Refusal::NoQuorum, answer) => {
+                // The start of the wait stays, because a ballot is also refused if another process
+                // was faster.
+                self.pause_blindly(at);
+                self.leave_place(answer)
             }
         }
     }
@@ -311,8 +310,8 @@ impl<Id: Copy + Ord> Waiting<Id> {
         if !self.is_asking() || !self.head.is_at(master) {
             return Step::Wait;
         }
-        self.place = None;
-        self.pause_blindly(at)
+        self.pause_blindly(at);
+        self.place.take().map_or(Step::Wait, Step::Leave)
     }
 
     /// Records the master that was sent the watch. `None` if no master can report changes.

@@ -10,6 +10,7 @@ mod mixed_fleet;
 mod no_quorum;
 mod order;
 mod shares;
+mod slow_answers;
 mod stopped;
 
 use std::sync::{Arc, Mutex};

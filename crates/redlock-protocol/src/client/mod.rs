@@ -235,6 +235,9 @@ impl Client {
         if let Ticket::Admission(asker) = ticket {
             return self.admission_vote(asker, vote, at);
         }
+        if !matches!(vote.answer.verdict, Verdict::Unknown(_)) {
+            self.masters.heard(vote.master);
+        }
         let counts = self.masters.counts(vote, now);
         at.effects.count_vote(vote.master, &counts.apply(&vote.answer.verdict));
         if at.effects.is_traced {

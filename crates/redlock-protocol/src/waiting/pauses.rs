@@ -53,10 +53,18 @@ impl<Id: Copy + Ord> Waiting<Id> {
 
     /// Handles a lost attempt of the head if none can be won before more masters vote. Such a loss
     /// shows nothing about contenders.
-    pub fn lost_for_want_of_votes(&mut self, at: Moment) -> Step<Id> {
-        self.place = None;
+    pub fn lost_for_want_of_votes(&mut self, answer: Option<QueueAnswer>, at: Moment) -> Step<Id> {
         let pause = WATCH_AGAIN.mul_f64(0.75 + at.random / 4.0);
-        self.pause(at.now.saturating_add(pause), Ask::All)
+        self.pause(at.now.saturating_add(pause), Ask::All);
+        self.leave_place(answer)
+    }
+
+    /// Leaves the queue after a lost attempt, because the place must not hold up processes that can
+    /// get the key in the meantime. If M did not answer with a place, the release of the attempt
+    /// leaves the queue.
+    pub(super) fn leave_place(&mut self, answer: Option<QueueAnswer>) -> Step<Id> {
+        self.place = None;
+        answer.map_or(Step::Wait, |answer| Step::Leave(answer.at))
     }
 
     /// Handles a lost attempt of the head to which no quorum answered. The head has left the queue:
@@ -71,11 +79,10 @@ impl<Id: Copy + Ord> Waiting<Id> {
         if !std::mem::replace(&mut self.is_without_quorum, true) {
             self.tries = 0;
         }
-        self.place = None;
         let pause = retry::without_quorum(self.tries, at.fan_out, at.random);
         self.tries = self.tries.saturating_add(1);
         self.pause(at.now.saturating_add(pause), Ask::All);
-        answer.map_or(Step::Wait, |answer| Step::Leave(answer.at))
+        self.leave_place(answer)
     }
 
     /// Handles a master that starts to vote when that completes a quorum. Attempts that failed for

@@ -483,7 +483,7 @@ fn nothing_is_remembered_without_waiters_after_the_contention() {
 }
 
 #[test]
-fn a_master_that_is_silent_is_no_place_to_wait() {
+fn a_head_leaves_the_queue_of_a_silent_master() {
     let world = World::after(&[JOIN, REFUSED, FIRST, NOTHING]);
-    assert_eq!((world.waiting.place(), world.left.len()), (None, 0));
+    assert_eq!((world.waiting.place(), &world.left[..]), (None, &[0][..]));
 }

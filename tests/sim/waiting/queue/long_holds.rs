@@ -7,18 +7,18 @@ use super::*;
 
 /// How process A uses the lock, and how far away the masters are for both processes.
 #[derive(Clone, Copy, Debug)]
-struct Load {
-    callers: u64,
-    holds: Duration,
-    pauses: Duration,
+pub(super) struct Load {
+    pub(super) callers: u64,
+    pub(super) holds: Duration,
+    pub(super) pauses: Duration,
     /// Each way.
-    trip: Duration,
+    pub(super) trip: Duration,
 }
 
 /// How many waits of process B are counted for each load.
 const WAITS: usize = 20;
 
-fn far(masters: &SimNodes, trip: Duration, seed: u64) -> (SimNodes, Redlock) {
+pub(super) fn far(masters: &SimNodes, trip: Duration, seed: u64) -> (SimNodes, Redlock) {
     let client = masters.another_client();
     client.iter().for_each(|master| master.delay(trip..=trip, trip..=trip));
     // The node timeout lasts for several round trips.
@@ -28,9 +28,9 @@ fn far(masters: &SimNodes, trip: Duration, seed: u64) -> (SimNodes, Redlock) {
 }
 
 /// When holds of process A have begun.
-type Begun = Arc<Mutex<Vec<redlock_core::Instant>>>;
+pub(super) type Begun = Arc<Mutex<Vec<redlock_core::Instant>>>;
 
-fn take_again_and_again(
+pub(super) fn take_again_and_again(
     redlock: &Redlock,
     load: Load,
     clock: &Clock,
@@ -52,7 +52,7 @@ fn take_again_and_again(
 }
 
 /// How many releases since `from` have left the key to anybody.
-fn open_releases(masters: &SimNodes, from: redlock_core::Instant) -> u64 {
+pub(super) fn open_releases(masters: &SimNodes, from: redlock_core::Instant) -> u64 {
     let is_open = |verb| matches!(verb, Verb::Leave { leaving: Leaving::Open });
     let of = |master: &Arc<SimNode>| {
         master.log().iter().filter(|one| one.at >= from && is_open(one.verb)).count() as u64

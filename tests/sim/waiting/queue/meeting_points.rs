@@ -38,7 +38,7 @@ async fn two_meeting_points(seed: u64, (here, there): (u64, u64), most: usize) {
     for (client, _) in clients.iter().skip(usize::try_from(here).unwrap()) {
         partition(&client[at..=at]);
     }
-    let got = come_again(&masters, &clients, ms(2), 20).await;
+    let got = come_again(&masters, &clients, ms(2), 40).await;
     let grants = || got.iter().map(|one| one.grants);
     let all: usize = grants().sum();
     let (least, largest) = (grants().min().unwrap(), grants().max().unwrap());

@@ -66,7 +66,9 @@ impl Keys {
             Refusal::Held | Refusal::Split if self.uses.is_held(&key) => {
                 waiting.lost_here(answer, cx.moment(queue))
             }
-            _ if cx.points.lacks_votes() => waiting.lost_for_want_of_votes(cx.moment(queue)),
+            _ if cx.points.lacks_votes() => {
+                waiting.lost_for_want_of_votes(answer, cx.moment(queue))
+            }
             refusal => waiting.lost(refusal, answer, cx.moment(queue)),
         };
         self.step(queue, step, cx);

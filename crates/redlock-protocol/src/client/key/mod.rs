@@ -118,8 +118,10 @@ pub enum News {
     SaidAt(WaitingId, usize, &'static str),
 }
 
-/// The least time that a meeting point has to answer.
-const ANSWER_MIN: Duration = Duration::from_millis(10);
+/// The least time that a meeting point has to answer. A server or a client that pauses for a moment
+/// must not cost a process its place, because others would then be served before it for about a
+/// second.
+const ANSWER_MIN: Duration = Duration::from_millis(50);
 /// The shortest and the longest reservation.
 const RESERVATION: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
 /// How long a slow master is not used as a meeting point. Half of it is random.

@@ -81,7 +81,7 @@ impl Masters {
         cx.news.push(News::Up(master));
         self.warn(master, &facts, cx);
         let link = &mut self.links.0[master];
-        link.state = State::Up;
+        (link.state, link.is_silent) = (State::Up, false);
         link.is_incurable = false;
         link.step_failure = StepFailure::of(&facts, cx.now);
         link.unfit = unmet(self.terms.fencing, self.terms.has_quarantine, &facts);

@@ -36,6 +36,8 @@ pub(super) struct Link {
     pub(super) step_failure: Option<StepFailure>,
     /// End of the time in which it is not a meeting point because it was slow or did not answer.
     pub(super) suspect_until: Instant,
+    /// It has not answered any request since it was found to be slow.
+    pub(super) is_silent: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -73,6 +75,7 @@ impl Link {
             unfit: None,
             step_failure: None,
             suspect_until: Instant::ORIGIN,
+            is_silent: false,
         }
     }
 

@@ -12,8 +12,8 @@ impl Points for Masters {
         self.len()
     }
 
-    /// Candidates are connected, vote, report changes and were not slow within about a second. The
-    /// candidate with the largest hash wins. If contenders see different masters, they choose
+    /// Candidates are connected, vote, report changes, were not slow within about a second, and have
+    /// answered since. The candidate with the largest hash wins. If contenders see different masters, they choose
     /// different meeting points, which costs only time.
     #[inline]
     fn meeting_point(&self, key: &[u8], avoided: MasterSet, now: Instant) -> Option<usize> {
@@ -28,6 +28,7 @@ impl Points for Masters {
         link.state == State::Up
             && link.facts.as_ref().is_some_and(|facts| facts.tracks)
             && link.suspect_until <= now
+            && !link.is_silent
             && self.open().contains(master)
     }
 
@@ -54,8 +55,17 @@ impl Masters {
         }
     }
 
-    /// Excludes `master` as a meeting point until this instant, because it was slow to answer.
+    /// Excludes `master` as a meeting point until this instant, and until it answers any request,
+    /// because it was slow to answer. Otherwise a master that answers nothing would cost each waiter
+    /// its place at another master about once a second.
     pub fn suspect(&mut self, master: usize, until: Instant) {
-        self.links.0[master].suspect_until = until;
+        let link = &mut self.links.0[master];
+        (link.suspect_until, link.is_silent) = (until, true);
+    }
+
+    /// Records an answer of `master` to any request.
+    #[inline]
+    pub fn heard(&mut self, master: usize) {
+        self.links.0[master].is_silent = false;
     }
 }

@@ -93,9 +93,9 @@ fn only_the_master_that_was_asked_is_heard() {
     assert_eq!(waiting.silent(1, start(0.5)), Step::Wait);
     assert_eq!(waiting, before);
     // Without an answer its place is worth nothing.
-    assert_eq!(waiting.clone().queued(0, None, start(0.5)), Step::Wait);
+    assert_eq!(waiting.clone().queued(0, None, start(0.5)), Step::Leave(0));
     let mut silent = before;
-    assert_eq!(silent.silent(0, start(0.5)), Step::Wait);
+    assert_eq!(silent.silent(0, start(0.5)), Step::Leave(0));
     waiting.queued(0, None, start(0.5));
     assert_eq!((waiting.place(), waiting.is_asking()), (None, false));
     assert_eq!(waiting, silent);

@@ -275,7 +275,7 @@ impl World {
             Message::Lost => {
                 let is_unanswered = process.attempt.is_some_and(|attempt| !attempt.is_in);
                 let step = process.waiting.silent(M, moment);
-                assert_eq!(step, Step::Wait);
+                assert!(matches!(step, Step::Wait | Step::Leave(M)), "{step:?}");
                 let step = process.waiting.lost_sight(M, moment);
                 assert_eq!(step, Step::Wait);
                 if is_unanswered && at == Some(M) {

@@ -5,7 +5,7 @@ use super::*;
 /// One caller, whose attempt was lost for want of votes.
 fn voteless(random: f64) -> Waiting<u32> {
     let mut waiting = World::after(&[JOIN]).waiting;
-    assert_eq!(waiting.lost_for_want_of_votes(start(random)), Step::Wait);
+    assert_eq!(waiting.lost_for_want_of_votes(None, start(random)), Step::Wait);
     waiting
 }
 
@@ -65,7 +65,7 @@ fn a_head_that_was_woken_is_not_put_off_by_the_next_master() {
 fn attempts_without_enough_votes_show_no_contenders() {
     let mut waiting = World::after(&[JOIN]).waiting;
     for _ in 0..10 {
-        waiting.lost_for_want_of_votes(start(0.5));
+        waiting.lost_for_want_of_votes(None, start(0.5));
         waiting.attempt(Ask::All);
     }
     assert!(!waiting.is_contended(Instant::ORIGIN));

@@ -165,7 +165,7 @@ impl World {
                 self.carry_out(step);
             }
             Event::LostForWantOfVotes if self.attempt_ends() => {
-                let step = self.waiting.lost_for_want_of_votes(moment);
+                let step = self.waiting.lost_for_want_of_votes(None, moment);
                 assert_eq!(step, Step::Wait, "no attempt can be won");
                 assert!(self.waiting.due() >= Some(now.saturating_add(WATCH_AGAIN / 2)));
             }

@@ -93,7 +93,7 @@ fn queues_of_other_masters_have_a_separate_count() {
 /// The next callers of this process could otherwise overtake the process that it has called.
 #[test]
 fn others_are_presumed_waiting_until_the_meeting_point_answers() {
-    for (micros, presumed_ms) in [(100, 10), (1_000, 10), (3_000, 30)] {
+    for (micros, presumed_ms) in [(100, 50), (1_000, 50), (10_000, 100)] {
         for (after, is_presumed) in [(presumed_ms - 1, true), (presumed_ms, false)] {
             let mut process = Process::new(true);
             process.fan_out = Duration::from_micros(micros);

@@ -7,6 +7,7 @@ mod debian;
 mod links;
 mod names;
 mod quick_start;
+mod servers;
 mod size;
 mod transcripts;
 

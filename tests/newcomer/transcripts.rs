@@ -12,6 +12,8 @@ const CLI: &str = include_str!("../../docs/CLI.md");
 /// A line of a transcript in place of output that is not shown.
 const LEFT_OUT: &str = "...";
 const END: &str = "<<end of a command>>";
+/// The target of the archive in the transcript. With musl or on another architecture, it differs.
+const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// A command, and the lines that it prints.
 type Step<'a> = (&'a str, Vec<&'a str>);
@@ -60,12 +62,18 @@ fn run(steps: &[Step<'_>], machine: &Path, folder: &Path, servers: &RedisServers
     for (command, _) in steps {
         script += &format!("{command}\necho '{END}'\n");
     }
+    let script = script.replace(TARGET, archived().as_deref().unwrap_or(TARGET));
     let path = std::env::var("PATH").unwrap_or_default();
     let places = [machine.join("bin"), machine.join("root/usr/bin")];
     let path = format!("{}:{}:{path}", places[0].display(), places[1].display());
     let home = std::env::var("HOME").unwrap_or_default();
     let mut bash = Command::new("bash");
     bash.args(["-c", &script]).current_dir(folder).stdin(Stdio::null());
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("REDLOCK_") {
+            bash.env_remove(name);
+        }
+    }
     for (variable, default) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")] {
         if std::env::var_os(variable).is_none() {
             bash.env(variable, Path::new(&home).join(default));
@@ -93,10 +101,20 @@ fn replay(name: &str, word: &str, folder: impl FnOnce(&Path) -> PathBuf) {
     }
 }
 
-/// A folder with a copy of `make dist`, if that was run for this version.
+/// The folder of `make dist`, if that has written this file.
 pub(crate) fn dist(file: &str) -> Option<PathBuf> {
     let dist = target().join("dist");
     dist.join(file).exists().then_some(dist)
+}
+
+/// The target of the archive of `make dist`, if that has written one.
+fn archived() -> Option<String> {
+    let files = fs::read_dir(target().join("dist")).ok()?;
+    let mut names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let target = |name: String| {
+        name.strip_prefix("redlock-0.1.0-")?.strip_suffix(".tar.gz").map(str::to_owned)
+    };
+    names.find_map(target)
 }
 
 fn copied(dist: &Path, machine: &Path) -> PathBuf {
@@ -111,9 +129,9 @@ fn copied(dist: &Path, machine: &Path) -> PathBuf {
 
 #[test]
 fn the_transcript_of_the_archive_is_replayed() {
-    match dist("redlock-0.1.0-x86_64-unknown-linux-gnu.tar.gz") {
-        Some(dist) => replay("archive", "tar -xzf", |machine| copied(&dist, machine)),
-        None => println!("skipped: there is no archive for x86_64; make dist writes it"),
+    match archived() {
+        Some(_) => replay("archive", "tar -xzf", |machine| copied(&target().join("dist"), machine)),
+        None => println!("skipped: there is no archive; make dist writes it"),
     }
 }
 

@@ -8,7 +8,7 @@ SERVERS=$(realpath -m "${CARGO_TARGET_DIR:-target}/servers")
 LOGS=$SERVERS/logs
 TABLE=$SERVERS/table.md
 # The tests of the command that depend on the version of a server. All of tests/redis does.
-COMMAND_TESTS='acl:: rights:: doctor:: unsuitable:: tls:: fencing::'
+COMMAND_TESTS='acl:: rights:: doctor:: unsuitable:: tls:: fencing:: missing_commands:: credentials::'
 export REDLOCK_CONFIG=/dev/null
 
 # Most tests wait for their servers.

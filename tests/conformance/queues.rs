@@ -258,7 +258,9 @@ async fn departed_waiters_are_skipped_in_the_same_script() {
     a.enter(&token("a")).await;
     b.enter(&token("b")).await;
     c.enter(&token("c")).await;
+    let channel = b.queue.channel();
     drop(b);
+    backend.until_deserted(&channel).await;
     while a.waiters().await == 2 {
         backend.pass(Duration::from_millis(20)).await;
         a.asker.release(&token("a")).await;

@@ -1,10 +1,10 @@
 //! The backend of the conformance tests: a separate real server.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redlock_core::{Clock, Member, Node, RedisNode, RedisSetup};
-use redlock_testkit::lab::{NO_TRACKING_RIGHTS, text};
+use redlock_testkit::lab::{NO_TRACKING_RIGHTS, PATIENCE, text};
 use redlock_testkit::{RedisServer, ServerOptions};
 
 fn node(url: &str, quarantine: bool) -> Arc<RedisNode> {
@@ -61,6 +61,16 @@ impl Backend {
     /// Lets so much of the master's time pass.
     pub(crate) async fn pass(&self, time: Duration) {
         tokio::time::sleep(time).await;
+    }
+
+    /// Waits until the server has noticed that the subscriber of a channel is gone.
+    pub(crate) async fn until_deserted(&self, channel: &[u8]) {
+        let channel = str::from_utf8(channel).unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        while text::<(String, u32)>(&self.master, &["PUBSUB", "NUMSUB", channel]).1 > 0 {
+            assert!(Instant::now() < deadline, "{channel} has a subscriber");
+            self.pass(Duration::from_millis(5)).await;
+        }
     }
 
     /// Sets a key as a stranger would.

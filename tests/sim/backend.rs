@@ -52,6 +52,9 @@ impl Backend {
         tokio::time::advance(time).await;
     }
 
+    /// A simulated master notices immediately that a subscriber is gone.
+    pub(crate) async fn until_deserted(&self, _channel: &[u8]) {}
+
     /// Sets a key as a stranger would.
     pub(crate) async fn put(&self, key: &[u8], value: &[u8], px: u64) {
         self.master.put(key, value, px);

@@ -124,6 +124,15 @@ fn systemd_accepts_the_packaged_units() {
     }
 }
 
+/// A host that made up for a missed run after the period of `--once-in` would repeat the job.
+#[test]
+fn packaged_timer_starts_all_hosts_at_the_same_time() {
+    assert_eq!(setting(TIMER, "OnCalendar"), "daily");
+    let delays = ["Persistent=", "RandomizedDelaySec="];
+    let is_late = |line: &str| delays.iter().any(|delay| line.starts_with(delay));
+    assert!(!TIMER.lines().any(is_late), "{TIMER}");
+}
+
 #[test]
 fn the_packaged_configuration_has_comments_only() {
     assert!(CONFIG.lines().all(|line| line.starts_with('#')), "{CONFIG}");

@@ -38,8 +38,10 @@ choose_target() {
 }
 
 # RUSTFLAGS replaces the flags of cargo's configuration, and `--target` keeps them from build scripts.
+# Random numbers come from the system call. By default, a static glibc reads /dev/urandom, which an
+# empty root does not have.
 build() {
-    flags="-C target-feature=+crt-static"
+    flags="-C target-feature=+crt-static --cfg getrandom_backend=\"linux_getrandom\""
     if [ "$TARGET" = "$ARCH-unknown-linux-gnu" ]; then
         mkdir -p "$TARGET_DIR/$TARGET"
         "${CC:-cc}" -O2 -c "$PACKAGING/static.c" -o "$TARGET_DIR/$TARGET/static.o"

@@ -5,6 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
+use redlock_testkit::RedisServers;
+
 use crate::transcripts::{dist, machine};
 
 const PACKAGE: &str = "redlock_0.1.0-1_amd64.deb";
@@ -47,4 +49,26 @@ fn debian_package_keeps_its_configuration_until_purged() {
     assert!(is_kept() && !root.join("usr/bin/redlock").exists());
     dpkg(&machine, &["--purge", "redlock"]);
     assert!(!root.join("etc/redlock").exists());
+}
+
+fn can_change_root() -> bool {
+    let status = Command::new("unshare").args(["--map-root-user", "true"]).status();
+    status.is_ok_and(|status| status.success())
+}
+
+/// A container from scratch has no libraries and no users, and a bare root has no devices either.
+#[test]
+fn packaged_command_works_in_an_empty_root() {
+    let Some(dist) = dist(PACKAGE).filter(|_| can_change_root()) else {
+        println!("skipped: there is no package for amd64, or no right to change the root");
+        return;
+    };
+    let (machine, servers) = (machine("empty-root"), RedisServers::start(3).unwrap());
+    dpkg(&machine, &["--install", dist.join(PACKAGE).to_str().unwrap()]);
+    let mut redlock = Command::new("unshare");
+    redlock.args(["--map-root-user", "chroot"]).arg(machine.join("root"));
+    redlock.args(["/usr/bin/redlock", "acquire", "k"]).env_remove("REDLOCK_CONFIG");
+    redlock.env("REDLOCK_NODES", servers.urls().join(",")).env("REDLOCK_NODE_TIMEOUT", "1s");
+    let output = redlock.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
 }

@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 
 use clap::FromArgMatches;
-use clap::error::{ContextKind, ErrorKind};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use redlock_quorum::printable;
 
 use crate::args::{Cli, Command};
 use crate::dashes;
@@ -36,7 +37,7 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Cli, u8> {
             let missing = dashes::missing(words, error.kind());
             let text = match missing.or_else(|| key_with_dash(words, &error)) {
                 Some(text) => text,
-                None => in_our_words(&error.render().to_string()),
+                None => in_our_words(&without_secrets(&error)),
             };
             complain(&text);
             Err(USAGE)
@@ -81,6 +82,20 @@ fn has_all_nodes(cli: &Cli, words: &[OsString]) -> bool {
         word.to_str().is_some_and(|word| word == "--node" || word.starts_with("--node="))
     };
     ours.filter(is_node).count() <= cli.global.nodes.len()
+}
+
+/// Returns the text of an error, without a word that may be a secret in the wrong place.
+fn without_secrets(error: &clap::Error) -> String {
+    let mut text = error.render().to_string();
+    for kind in [ContextKind::InvalidValue, ContextKind::InvalidArg, ContextKind::InvalidSubcommand]
+    {
+        if let Some(ContextValue::String(word)) = error.get(kind)
+            && printable::may_be_secret(word)
+        {
+            text = text.replace(word.as_str(), "***");
+        }
+    }
+    text
 }
 
 fn complain(text: &str) {

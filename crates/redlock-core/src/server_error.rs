@@ -30,6 +30,8 @@ pub enum ServerError {
     Demoted,
     /// The server does not have the script.
     NoScript,
+    /// The server has as many connections as it allows.
+    TooManyClients,
     /// The server reads its data.
     Loading,
     /// The server runs a script, and answers nothing else until it ends.
@@ -88,6 +90,7 @@ impl ServerError {
             | Self::WrongType => true,
             Self::Demoted
             | Self::NoScript
+            | Self::TooManyClients
             | Self::Loading
             | Self::Busy
             | Self::Refusing
@@ -102,13 +105,17 @@ impl ServerError {
     pub fn is_of_every_command(self) -> bool {
         let is_of_log_in = matches!(self, Self::NoLogIn | Self::WrongLogIn | Self::NoPasswordSet);
         let is_of_url = matches!(self, Self::Protected | Self::NoDatabase | Self::Cluster);
-        is_of_log_in || is_of_url || matches!(self, Self::Loading | Self::Busy)
+        let passes = matches!(self, Self::TooManyClients | Self::Loading | Self::Busy);
+        is_of_log_in || is_of_url || passes
     }
 
     /// Returns `true` if the error is known to go away by itself. An unknown error is treated as
     /// lasting, so the tested feature is not used.
     pub fn passes(self) -> bool {
-        matches!(self, Self::Demoted | Self::Loading | Self::Busy | Self::Refusing)
+        matches!(
+            self,
+            Self::Demoted | Self::TooManyClients | Self::Loading | Self::Busy | Self::Refusing
+        )
     }
 }
 
@@ -150,7 +157,7 @@ const UNDECLARED: [&str; 4] = [
 ];
 
 /// How errors begin.
-const KNOWN: [(&str, ServerError); 27] = [
+const KNOWN: [(&str, ServerError); 28] = [
     ("WRONGPASS", ServerError::WrongLogIn),
     ("NOAUTH", ServerError::NoLogIn),
     ("ERR AUTH", ServerError::NoPasswordSet),
@@ -171,6 +178,7 @@ const KNOWN: [(&str, ServerError); 27] = [
     ("READONLY", ServerError::Demoted),
     ("MASTERDOWN", ServerError::Demoted),
     ("NOSCRIPT", ServerError::NoScript),
+    ("ERR max number of clients", ServerError::TooManyClients),
     ("LOADING", ServerError::Loading),
     ("BUSY", ServerError::Busy),
     ("OOM", ServerError::Refusing),

@@ -44,6 +44,13 @@ fn rejected_or_misplaced_password_is_not_printed() {
     assert_eq!(silent_about_it(bare(["status", "k", "--nodes", &url])).code, 64);
     assert_eq!(silent_about_it(bare(["status", "k", "--ttl", &url])).code, 64);
     assert_eq!(silent_about_it(bare(["status", "k", "--node-timeout", &url])).code, 64);
+    let log_in = format!("me:{SECRET}@h");
+    for option in ["--quarantine", "--max-ttl", "--node-timeout", "--ttl", "--wait"] {
+        assert_eq!(silent_about_it(bare(["acquire", "k", option, &log_in])).code, 64);
+    }
+    assert_eq!(silent_about_it(bare(["status", "k", &log_in])).code, 64);
+    assert_eq!(silent_about_it(bare([&log_in])).code, 64);
+    assert_eq!(silent_about_it(bare(["acquire", "k", &format!("--{log_in}")])).code, 64);
     let malformed = format!("redis://me:{SECRET}@h:99999");
     assert_eq!(silent_about_it(bare(["status", "k", "--node", &malformed])).code, 64);
     assert_eq!(silent_about_it(bare(["-v", "acquire", &malformed, "--node", &url])).code, 69);

@@ -129,9 +129,10 @@ fn some(
 }
 
 /// Returns `true` if a comma may have cut this entry out of a password. Its text must not be shown.
+/// A single entry was not cut.
 fn is_part_of_a_password(master: &Master, list: &[Master]) -> bool {
     let has_scheme = master.url.contains("://") || master.url.starts_with("unix:/");
-    !has_scheme && list.iter().any(|other| other.url.contains('@'))
+    !has_scheme && list.len() > 1 && list.iter().any(|other| other.url.contains('@'))
 }
 
 /// Splits URLs at commas and line ends. A line that starts with `#` is a comment.
@@ -157,6 +158,8 @@ mod tests {
         assert!(some(list, Default::default).is_err());
         let list = listed("unix:/path?pass=a@b", |_| "NODES".into());
         assert_eq!(some(list, Default::default).unwrap().len(), 1, "it has a scheme");
+        let list = listed("me:secret@h", |_| "NODES".into());
+        assert!(some(list, Default::default).is_ok(), "the parser of URLs names its fault");
         let list = listed("redis://a,b:7000", |_| "NODES".into());
         assert_eq!(some(list, Default::default).unwrap().len(), 2);
     }

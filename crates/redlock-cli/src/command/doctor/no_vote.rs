@@ -112,6 +112,10 @@ fn error_reply(error: ServerError) -> (&'static str, &'static str) {
             "find out who runs it, and stop it with SCRIPT KILL",
         ),
         ServerError::Loading => LOADING,
+        ServerError::TooManyClients => (
+            MISSED,
+            "raise maxclients in its configuration, or close connections that are not needed",
+        ),
         _ => (MISSED, "check the server: its error is above"),
     }
 }
@@ -233,6 +237,7 @@ mod tests {
         for (passing, says) in [
             ("BUSY Redis is busy running a script.", "SCRIPT KILL"),
             ("LOADING Redis is loading the dataset in memory", "finish loading"),
+            ("ERR max number of clients reached", "raise maxclients"),
             ("MISCONF Errors writing to the AOF file", "check the server"),
             ("OOM command not allowed", "check the server"),
         ] {

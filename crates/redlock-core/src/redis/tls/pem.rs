@@ -35,7 +35,9 @@ fn damage(place: usize, error: &Error) -> String {
 
 fn fault(error: &Error) -> &'static str {
     match error {
-        Error::MissingSectionEnd { .. } => "its -----END line is missing",
+        Error::MissingSectionEnd { .. } => {
+            "its -----END line is missing, or is not a separate line"
+        }
         Error::IllegalSectionStart { .. } => "its -----BEGIN line does not end with five dashes",
         Error::Base64Decode(_) => "a character between its -----BEGIN and -----END is not base64",
         Error::SectionTooLarge => "it is too large",

@@ -12,6 +12,14 @@ pub(crate) fn is_wrong(cause: &Cause) -> bool {
     wrong(cause).is_some()
 }
 
+/// Returns `true` if an address leads to a server that the list already has.
+pub(crate) fn is_duplicate(cause: &Cause) -> bool {
+    matches!(cause, Cause::TwinOf(_))
+}
+
+/// The fix for a list with duplicate addresses, which each count as a master.
+pub(crate) const LIST_ONCE: &str = "list each server once";
+
 /// Returns why a master is refused, if its set does not fit the list.
 fn wrong(cause: &Cause) -> Option<&NotAdmitted> {
     match cause {
@@ -26,8 +34,16 @@ pub(crate) fn of_cause(cause: &Cause) -> Option<&Lists> {
 }
 
 /// The fix for a list that differs from the recorded set. `init` refuses some lists without
-/// `--again`, and every list while a master may have lost data.
-pub(crate) fn fix(lists: &Lists) -> &'static str {
+/// `--again`, every list while a master may have lost data, and every list with duplicates.
+pub(crate) fn fix(lists: &Lists) -> Cow<'static, str> {
+    let fix = fix_without_duplicates(lists);
+    match lists.duplicates.is_empty() {
+        true => fix.into(),
+        false => format!("{LIST_ONCE}, and {fix}").into(),
+    }
+}
+
+fn fix_without_duplicates(lists: &Lists) -> &'static str {
     match lists.needs_again {
         false if lists.are_equal() => "run redlock init when every master votes",
         false => {

@@ -18,7 +18,7 @@ use crate::exit::{Failure, HELD, UNAVAILABLE};
 use crate::global::Global;
 use crate::held::Held;
 use crate::label::label;
-use crate::lists;
+use crate::lists::{self, LIST_ONCE};
 use crate::masters::{self, Masters};
 use crate::moment;
 use crate::rights;
@@ -309,7 +309,10 @@ impl Session {
     /// Returns the particular step for the cause that has to be fixed first.
     fn step(&self, causes: &[&Cause]) -> Option<String> {
         if let Some(lists) = causes.iter().copied().find_map(lists::of_cause) {
-            return Some(lists::fix(lists).to_owned());
+            return Some(lists::fix(lists).into_owned());
+        }
+        if causes.iter().copied().any(lists::is_duplicate) {
+            return Some(LIST_ONCE.into());
         }
         if causes.iter().any(|cause| cause.tls() == Some(TlsFault::Failed)) {
             return Some(format!("redlock trusts {}", self.ca));

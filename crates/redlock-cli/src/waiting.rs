@@ -7,7 +7,7 @@ use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use redlock_quorum::{AcquireError, GuardSet, NodeVote, Resource, Votes, quorum};
+use redlock_quorum::{AcquireError, Cause, GuardSet, NodeVote, Resource, Votes, quorum};
 use rustix::process::Signal;
 use tokio::time::sleep;
 
@@ -16,6 +16,7 @@ use crate::args::Patience;
 use crate::duration::{Wait, spelled};
 use crate::exit::{Failure, HELD, UNAVAILABLE};
 use crate::held::Entry;
+use crate::lists;
 use crate::session::{EXAMINE, Session, lists_lacks};
 use crate::signals::Signals;
 use crate::stderr;
@@ -234,7 +235,8 @@ impl Session {
     }
 
     /// Ends the line of a failure with the next step. Missing rights precede the other steps,
-    /// because `redlock init` and a quarantine need them as well.
+    /// because `redlock init` and a quarantine need them as well. So does a list with duplicate
+    /// addresses: `init` refuses it, and a wait only admits its masters.
     async fn with_next_step(
         &self,
         failure: Failure,
@@ -243,7 +245,8 @@ impl Session {
     ) -> Failure {
         let causes = answers::causes(votes.into_iter().flatten());
         let step = next_step(votes.is_some_and(Votes::may_be_new), again);
-        match step.filter(|_| !causes.iter().any(|cause| lists_lacks(cause))) {
+        let has_other_step = |cause: &&Cause| lists_lacks(cause) || lists::is_duplicate(cause);
+        match step.filter(|_| !causes.iter().any(has_other_step)) {
             Some(step) => failure.with_hint(&step),
             None => self.explained(failure, &causes).await,
         }

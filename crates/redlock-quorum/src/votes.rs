@@ -50,6 +50,17 @@ impl Votes {
         Self { is_held_here: true, ..self }
     }
 
+    /// Shows refused ballots as grants. If no quorum has granted, a ballot is not the reason why
+    /// there is no lock.
+    pub(crate) fn without_ballots(mut self) -> Self {
+        for vote in &mut self.votes {
+            if vote.verdict == Verdict::BallotRefused {
+                vote.verdict = Verdict::Granted;
+            }
+        }
+        self
+    }
+
     pub(crate) fn into_vec(self) -> Vec<NodeVote> {
         self.votes
     }
@@ -313,6 +324,14 @@ mod tests {
         assert!(!is_outbid(&[REFUSED, Verdict::HELD, Verdict::HELD]));
         assert!(!is_outbid(&[REFUSED, Verdict::HELD, Verdict::Unknown(Cause::TimedOut)]));
         assert!(!is_outbid(&[Verdict::Granted, Verdict::Granted, Verdict::HELD]));
+    }
+
+    #[test]
+    fn without_ballots_a_refused_one_is_a_grant() {
+        let verdicts = [Verdict::BallotRefused, Verdict::HELD, Verdict::Unknown(Cause::TimedOut)];
+        let vote = |verdict| NodeVote::new("n".into(), verdict, None);
+        let votes = Votes::new(verdicts.into_iter().map(vote).collect()).without_ballots();
+        assert_eq!(votes.to_string(), "n granted, n held, n timed out");
     }
 
     #[test]

@@ -23,9 +23,9 @@ use crate::command::refusals::{refused, standing};
 use crate::duration::spelled;
 use crate::exit::{Failure, NOT_OURS, UNAVAILABLE};
 use crate::global::Global;
-use crate::lists;
+use crate::lists::{self, LIST_ONCE};
 use crate::output;
-use crate::session::{EXAMINE, Session};
+use crate::session::Session;
 use crate::stderr;
 
 /// The output of `init --json`.
@@ -74,7 +74,7 @@ async fn admit(session: &Session, global: &Global, args: &args::Init) -> Result<
                 notes::a_larger_max_ttl(&report.nodes, max_ttl, args.again);
                 notes::a_former_max_ttl(&report.nodes);
             }
-            judge(&report)
+            judge(&report, session)
         }
         Err(error) => {
             if let Some(nodes) = error.nodes().filter(|_| args.json) {
@@ -84,9 +84,7 @@ async fn admit(session: &Session, global: &Global, args: &args::Init) -> Result<
             let warning = session.redlock.list_warning();
             session.has_warned_of_list.set(shows_lists(&error, warning.as_ref()));
             let limits = error.nodes().filter(|_| global.max_ttl.is_some()).and_then(limits);
-            let causes = error.nodes().into_iter().flatten().filter_map(|node| node.cause.clone());
-            let causes: Vec<_> = causes.collect();
-            let step = session.next_step(&causes.iter().collect::<Vec<_>>());
+            let step = session.next_step(&causes(error.nodes().unwrap_or_default()));
             let failure = refused(error, warning.as_ref(), &step);
             Err(match limits {
                 Some(limits) => failure.with_hint(&limits),
@@ -118,11 +116,19 @@ async fn patiently<T>(session: &Session, init: impl Future<Output = T>) -> T {
     done
 }
 
-/// Returns `true` if a refusal shows the recorded set and the list.
+fn causes(nodes: &[InitNode]) -> Vec<&Cause> {
+    nodes.iter().filter_map(|node| node.cause.as_ref()).collect()
+}
+
+/// Returns `true` if a refusal shows the recorded set and the list, or is about duplicate
+/// addresses, without which the list may fit.
 fn shows_lists(error: &InitError, warning: Option<&ListWarning>) -> bool {
     let is_of_names = warning.is_some_and(|warning| warning.doubt == ListDoubt::Names);
     match error {
         InitError::OtherSet { .. } => true,
+        InitError::Unread { nodes, .. } if causes(nodes).into_iter().any(lists::is_duplicate) => {
+            true
+        }
         InitError::Unread { .. } => is_of_names,
         _ => false,
     }
@@ -250,11 +256,12 @@ fn limits(nodes: &[InitNode]) -> Option<String> {
 }
 
 /// Judges whether a quorum votes now, and names the absent masters, which need another call.
-fn judge(report: &InitReport) -> Result<u8, Failure> {
+fn judge(report: &InitReport, session: &Session) -> Result<u8, Failure> {
     let missing = report.nodes.iter().filter(|node| node.now != Standing::Admitted);
     let said: Vec<_> = missing.clone().map(|node| (&*node.node, standing(node))).collect();
     if report.admitted() < quorum(report.nodes.len()) {
-        let cause = anyhow!("too few masters vote: {}; {EXAMINE}", said_of_some(said));
+        let step = session.next_step(&causes(&report.nodes));
+        let cause = anyhow!("too few masters vote: {}; {step}", said_of_some(said));
         return Err(Failure::new(UNAVAILABLE, cause));
     }
     for node in missing {
@@ -266,7 +273,7 @@ fn judge(report: &InitReport) -> Result<u8, Failure> {
 /// Describes when a non-admitted master can vote.
 fn later(node: &InitNode) -> &'static str {
     match &node.cause {
-        Some(Cause::TwinOf(_)) => "list each server once",
+        Some(cause) if lists::is_duplicate(cause) => LIST_ONCE,
         Some(Cause::NotAdmitted(not)) if !not.is_curable() => {
             "it cannot be admitted until that is fixed"
         }

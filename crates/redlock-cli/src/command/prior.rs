@@ -53,7 +53,7 @@ pub(super) fn wrong_list(session: &Session, nodes: &[NodeReport]) -> Option<Fail
 fn refusal(session: &Session, nodes: &[NodeReport]) -> Option<Failure> {
     let is_read = |node: &&NodeReport| node.server.is_some() && !is_duplicate(node);
     let (read, unread): (Vec<_>, Vec<_>) = nodes.iter().partition(is_read);
-    if read.len() < quorum(nodes.len()) {
+    if read.len() < quorum(nodes.len()) && !nodes.iter().any(is_duplicate) {
         let causes: Vec<_> = nodes.iter().filter_map(|node| node.cause.as_ref()).collect();
         let cause = anyhow!("{TOO_FEW}: {}; {}", answers(nodes), session.next_step(&causes));
         return Some(Failure::new(UNAVAILABLE, cause));
@@ -83,7 +83,7 @@ fn answers(nodes: &[NodeReport]) -> String {
 }
 
 fn is_duplicate(node: &NodeReport) -> bool {
-    matches!(node.cause, Some(Cause::TwinOf(_)))
+    node.cause.as_ref().is_some_and(lists::is_duplicate)
 }
 
 /// Returns `true` if a master was admitted before, and some master does not vote: it may have lost

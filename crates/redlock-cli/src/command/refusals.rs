@@ -5,7 +5,7 @@ use redlock_quorum::{Cause, InitError, InitNode, ListWarning, Lists, WhyNot};
 
 use crate::answers;
 use crate::exit::{Failure, UNAVAILABLE};
-use crate::lists;
+use crate::lists::{self, LIST_ONCE};
 
 pub(super) const TOO_FEW: &str = "nothing was written, because too few masters answered";
 
@@ -60,11 +60,9 @@ pub(super) fn unread(
     warning: Option<&ListWarning>,
     said: &str,
 ) -> Failure {
-    let is_duplicate =
-        |(_, cause): &&(&str, Option<&Cause>)| matches!(cause, Some(Cause::TwinOf(_)));
-    if masters.iter().any(|master| is_duplicate(&master)) {
+    if masters.iter().any(|(_, cause)| cause.is_some_and(lists::is_duplicate)) {
         let what = "refused, nothing was written: the list has duplicate addresses";
-        return Failure::usage(anyhow!("{what}: {said}; list each server once"));
+        return Failure::usage(anyhow!("{what}: {said}; {LIST_ONCE}"));
     }
     let names: Vec<&str> = masters.iter().map(|(name, _)| *name).collect();
     let unrecorded = warning.and_then(|warning| {

@@ -272,6 +272,59 @@ fn duplicate_addresses_are_listed_separately() {
     assert!(refused.cause().contains(&lists), "{refused:?}");
 }
 
+/// One server without a record takes the places of three masters. No message advises to wait for
+/// it, or only about the recorded set.
+#[test]
+fn server_listed_three_times_is_the_cause_and_the_fix() {
+    let servers = brand_new(6);
+    let new = &servers[5];
+    let thrice = ["127.0.0.1", "localhost", "[::1]"].map(|host| format!("{host}:{}", new.port()));
+    let thrice_again = thrice.iter().map(|name| format!("redis://{name}"));
+    let thrice_again = thrice_again.collect::<Vec<_>>().join(",");
+    let words = [
+        &["run", "k", "--wait", "0", "--", "true"][..],
+        &["acquire", "k", "--wait", "0"],
+        &["extend", "k", "a-token"],
+        &["status", "k"],
+        &["init", "--yes"],
+        &["init"],
+    ];
+    for (recorded, listed) in [(3, 3), (5, 3), (5, 2), (3, 2), (1, 1), (0, 2)] {
+        servers.iter().for_each(|server| drop(server.command(&["FLUSHALL"]).unwrap()));
+        let set: Vec<_> = servers[..recorded].iter().collect();
+        if recorded > 0 {
+            on(&set, ["init", "--yes"]).success();
+        }
+        let right = urls(&servers[..listed].iter().collect::<Vec<_>>());
+        let list = format!("{right},{thrice_again}");
+        for words in words {
+            let case = format!("{listed} of {recorded}, {words:?}");
+            let answer = poll("all three addresses are connected in time", || {
+                let answer = with_nodes(&list, words);
+                (answer.cause().matches("duplicate address").count() > 0).then_some(answer)
+            });
+            assert!(matches!(answer.code, 64 | 69), "{case}: {answer:?}");
+            let cause = answer.cause();
+            let is_named = thrice.iter().any(|name| cause.contains(&format!("address of {name}")));
+            assert!(is_named, "{case}: {answer:?}");
+            assert!(cause.contains("; list each server once"), "{case}: {answer:?}");
+            assert!(!cause.contains("ballot"), "{case}: {answer:?}");
+            let notes = notes(&answer);
+            assert!(notes.iter().all(|note| note.contains("list each server once, and correct")));
+            let is_init = words[0] == "init";
+            assert!(!is_init || answer.code == 64 && notes.is_empty(), "{case}: {answer:?}");
+        }
+        let doctor = with_nodes(&list, &["doctor"]);
+        assert!(doctor.out.contains("  none  duplicate address of "), "{doctor:?}");
+        let errors: Vec<_> =
+            doctor.out.lines().filter(|line| line.starts_with("error: ")).collect();
+        assert!(errors[0].starts_with("error: duplicate address of "), "{errors:?}");
+        let of_one_host = format!("info: {} masters are on 127.0.0.1", listed + 1);
+        let is_counted_once = doctor.out.contains(&of_one_host) || listed == 1;
+        assert!(is_counted_once || !doctor.out.contains("masters are on"), "{doctor:?}");
+    }
+}
+
 #[test]
 fn json_has_the_set_even_if_a_command_is_refused() {
     let servers = five_and_one();

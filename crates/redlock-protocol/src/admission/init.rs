@@ -165,14 +165,18 @@ impl Admission {
     }
 
     /// Checks that every record was read. If the third master is unreachable, two masters that
-    /// restarted empty look new.
+    /// restarted empty look new. A list with duplicate addresses stays refused, whichever of its
+    /// masters can be read.
     fn has_read_all(&self, answers: &[Scored], now: Millis) -> Result<(), NoPlan> {
         let is_read = |answer: &Scored| answer.facts.role == MasterKind::Master;
         let read: Vec<_> = answers.iter().filter(|answer| is_read(answer)).collect();
         let reading = self.reading(|master| read.iter().any(|found| found.master == master), now);
+        let has_duplicates = reading.unread.iter().any(|master| self.is_duplicate(*master));
         match reading {
             Reading { unread, .. } if unread.is_empty() => Ok(()),
-            Reading { may_come: false, .. } if !reading.has_quorum() => Err(NoPlan::NoQuorum),
+            Reading { may_come: false, .. } if !reading.has_quorum() && !has_duplicates => {
+                Err(NoPlan::NoQuorum)
+            }
             Reading { unread: masters, may_come, .. } => Err(NoPlan::Unread { masters, may_come }),
         }
     }

@@ -216,7 +216,7 @@ impl Admission {
         (0..self.peers.len()).filter_map(|master| self.set_of(master))
     }
 
-    fn is_duplicate(&self, master: usize) -> bool {
+    pub(super) fn is_duplicate(&self, master: usize) -> bool {
         self.twins.twin_of(master).is_some()
     }
 

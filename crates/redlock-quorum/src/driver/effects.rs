@@ -155,7 +155,7 @@ impl Driver {
         } else if is_contended(&answers) {
             AcquireError::Held { resource, votes }
         } else {
-            AcquireError::NoQuorum { resource, votes }
+            AcquireError::NoQuorum { resource, votes: votes.without_ballots() }
         };
         // A caller that has stopped waiting does not need to know.
         let _ = reply.send(Err(error));

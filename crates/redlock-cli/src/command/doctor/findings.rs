@@ -3,12 +3,13 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use redlock_quorum::{Cause, NodeReport, NotAdmitted, ServerReport, Standing, quorum};
+use redlock_quorum::{Cause, NodeReport, NotAdmitted, ServerReport};
 use serde::Serialize;
 
 use super::examined::of_probe;
 use super::no_vote::{self, Circumstances, MISTYPED};
 use super::probe::Probe;
+use super::together;
 use crate::answers::without_time;
 use crate::duration::spelled;
 use crate::lists;
@@ -117,8 +118,7 @@ pub(super) fn find(
     probes: &[Probe],
     quarantine: Option<Duration>,
 ) -> Vec<Finding> {
-    let of_all = [no_quorum(nodes), even(nodes.len()), one_host(nodes), limits_differ(nodes)];
-    let mut found: Vec<Finding> = of_all.into_iter().flatten().collect();
+    let mut found: Vec<Finding> = together::find(nodes).collect();
     let may_be_new = NotAdmitted::may_be_new(nodes.iter().map(not_admitted));
     let mistyped = lists::mistyped(nodes);
     for (node, probe) in nodes.iter().zip(probes) {
@@ -145,67 +145,6 @@ fn not_admitted(node: &NodeReport) -> Option<&NotAdmitted> {
         Some(Cause::NotAdmitted(not)) => Some(not),
         _ => None,
     }
-}
-
-fn no_quorum(nodes: &[NodeReport]) -> Option<Finding> {
-    let votes = nodes.iter().filter(|node| node.standing == Standing::Admitted).count();
-    let needed = quorum(nodes.len());
-    (votes < needed).then(|| {
-        let what = format!("no quorum: {votes} of {} masters vote, {needed} needed", nodes.len());
-        let fix = "fix the non-voting masters";
-        Finding::error(what, "no lock is granted or extended", fix).ranked(Rank::NoQuorum)
-    })
-}
-
-/// One master more of an even number is one more that can fail, and helps no quorum.
-fn even(masters: usize) -> Option<Finding> {
-    let spare = masters - quorum(masters);
-    match masters {
-        2 => {
-            let what = "2 masters tolerate no failure".to_owned();
-            Some(Finding::warning(
-                what,
-                "losing either one stops all locking",
-                "use three or five masters",
-            ))
-        }
-        _ if masters.is_multiple_of(2) => {
-            let what =
-                format!("{masters} masters: {spare} can fail, the same as with {}", masters - 1);
-            let impact = "an even number adds a machine that can fail, but tolerates no additional \
-                failure";
-            let fix = format!("use {} masters, of which {} can fail", masters + 1, spare + 1);
-            Some(Finding::info(what, impact, fix))
-        }
-        _ => None,
-    }
-}
-
-fn one_host(nodes: &[NodeReport]) -> Option<Finding> {
-    let host = |node: &NodeReport| node.node.rsplit_once(':').map(|(host, _)| host.to_owned());
-    let hosts: Vec<String> = nodes.iter().filter_map(host).collect();
-    let count = |host: &String| hosts.iter().filter(|other| *other == host).count();
-    let host = hosts.iter().find(|host| count(host) > 1)?;
-    let what = format!("{} masters are on {host}", count(host));
-    let impact = "they fail together, and one wrong clock affects all of them";
-    Some(Finding::info(what, impact, "run each master on a separate machine"))
-}
-
-fn limits_differ(nodes: &[NodeReport]) -> Option<Finding> {
-    let limits = nodes.iter().filter_map(|node| node.server.as_ref()?.max_ttl);
-    let mut limits: Vec<_> = limits.collect();
-    limits.sort_unstable();
-    let (least, most) = (limits.first()?, limits.last()?);
-    (least != most).then(|| {
-        let what = format!(
-            "max_ttl is {} on one master and {} on another",
-            spelled(*least),
-            spelled(*most)
-        );
-        let impact = "each client uses the smallest value it has read, so limits can differ between \
-            clients";
-        Finding::warning(what, impact, "run `redlock init` to raise all of them to the largest")
-    })
 }
 
 /// Returns the finding about a master that does not vote.

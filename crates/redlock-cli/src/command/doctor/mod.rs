@@ -8,6 +8,7 @@ mod no_vote;
 mod probe;
 mod sets;
 mod settings;
+mod together;
 
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal};
@@ -144,8 +145,9 @@ fn people(
 
 /// Describes the state of a master. Adds an explanation if its word is not clear by itself.
 fn in_words(node: &NodeReport) -> &'static str {
-    match node.standing {
-        Standing::None => "none (not admitted, quarantine not started)",
+    match (node.standing, &node.cause) {
+        (Standing::None, Some(cause)) if lists::is_duplicate(cause) => state(node),
+        (Standing::None, _) => "none (not admitted, quarantine not started)",
         _ => state(node),
     }
 }

@@ -7,7 +7,7 @@ use redlock_quorum::server_error::ServerError;
 use redlock_quorum::{Cause, NotAdmitted, TlsFault, WhyNot};
 
 use crate::duration::spelled;
-use crate::lists;
+use crate::lists::{self, LIST_ONCE};
 
 /// Conditions of a fix, in addition to the cause.
 #[derive(Clone, Copy)]
@@ -40,9 +40,12 @@ pub(super) fn of(cause: &Cause, of: Circumstances<'_>) -> (&'static str, Cow<'st
         {
             (UNTOLD, "fix this master's other findings first")
         }
+        Cause::NotAdmitted(not) if not.why.is_wrong_list() => {
+            return (TWO_HOLDERS, wrong_list(not));
+        }
         Cause::NotAdmitted(not) => not_admitted(not),
         Cause::TwinOf(_) => {
-            ("this server is listed twice, and only one address votes", "list each server once")
+            ("this server is listed more than once, and only one address votes", LIST_ONCE)
         }
         Cause::ErrorReply(text) => error_reply(ServerError::of(text)),
         cause => (MISSED, unconnected(cause)),
@@ -153,6 +156,10 @@ fn lasting(error: ServerError) -> &'static str {
     }
 }
 
+fn wrong_list(not: &NotAdmitted) -> Cow<'static, str> {
+    not.lists.as_deref().map_or(Cow::Borrowed("correct the list of masters"), lists::fix)
+}
+
 fn not_admitted(not: &NotAdmitted) -> (&'static str, &'static str) {
     match not.why {
         WhyNot::Replica => ("its data comes from another server", "use independent masters"),
@@ -184,11 +191,6 @@ fn not_admitted(not: &NotAdmitted) -> (&'static str, &'static str) {
             "clients with and without a quarantine cannot share a prefix",
             "use --quarantine on for this client; or use another --prefix",
         ),
-        WhyNot::SetSize | WhyNot::SetsDiffer => (
-            "with a wrong list of masters, two clients can hold the same lock, so this client \
-             requests no new lock there",
-            not.lists.as_deref().map_or("correct the list of masters", lists::fix),
-        ),
         WhyNot::Loading => LOADING,
         _ => ("not voting at the moment", "run doctor again shortly"),
     }
@@ -196,6 +198,8 @@ fn not_admitted(not: &NotAdmitted) -> (&'static str, &'static str) {
 
 pub(super) const MISTYPED: &str = "correct its address in the list, because the recorded set does \
     not contain it; if the address is right, check the server and the network";
+const TWO_HOLDERS: &str = "with a wrong list of masters, two clients can hold the same lock, so \
+    this client requests no new lock there";
 const UNTOLD: &str = "it is unknown whether it lost data";
 const MISSED: &str = "it does not vote, so fewer other masters can fail before locking stops";
 const FORGOT: &str = "it may have lost a lock, although the holder still relies on it";

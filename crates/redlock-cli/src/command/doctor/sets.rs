@@ -1,5 +1,6 @@
 //! The recorded sets of masters next to the list of this command.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use redlock_quorum::{ListDoubt, ListWarning, Lists, NodeReport, RecordedSet, Standing};
@@ -32,7 +33,7 @@ pub(super) fn find(nodes: &[NodeReport], warning: Option<ListWarning>) -> Vec<Fi
     let named = lists::others(nodes).into_iter().filter(|_| !is_judged);
     let fix_of = |lists: Lists| match needs_again {
         true => lists::fix(&lists.with_again(true)),
-        false => fix(nodes),
+        false => fix(nodes).into(),
     };
     let named: Vec<_> = named.map(|lists| other_names(&lists, fix_of(lists.clone()))).collect();
     judged.iter().map(may_be_wrong).chain(named).chain(without_set(nodes)).collect()
@@ -67,7 +68,7 @@ pub(super) fn databases(nodes: &[NodeReport], probes: &[Probe]) -> Option<Findin
 
 /// Returns the finding for names that differ. If all differ, another spelling is more likely than
 /// another list.
-fn other_names(lists: &Lists, fix: &'static str) -> Finding {
+fn other_names(lists: &Lists, fix: Cow<'static, str>) -> Finding {
     let shown = lists::both_and_unrecorded(lists);
     match lists::partly_unrecorded(lists).is_empty() {
         true => Finding::info(

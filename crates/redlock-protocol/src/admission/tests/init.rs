@@ -108,6 +108,15 @@ fn unreadable_record_refuses_init_without_again() {
     assert!(plan(&masters, PLAIN).unwrap().refused);
 }
 
+/// Otherwise the answer is that too few masters answered, and waiting is the advice.
+#[test]
+fn duplicate_addresses_are_unread_even_without_a_quorum() {
+    let mut masters = vec![Master::fresh(10), Master::fresh(20)];
+    masters.extend([masters[1].clone(), masters[1].clone()]);
+    let unread = NoPlan::Unread { masters: vec![2, 3], may_come: false };
+    assert_eq!(plan(&masters, PLAIN), Err(unread));
+}
+
 #[test]
 fn init_waits_for_first_connections_like_begin() {
     let mut masters = vec![Master::fresh(10)];

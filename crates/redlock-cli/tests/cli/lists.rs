@@ -1,11 +1,12 @@
 //! Wrong lists of masters: which are refused, and how `init` and `doctor` show them.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use redlock_testkit::lab::text;
 use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
 
-use crate::support::{Answer, answer_of, ask, bare};
+use crate::support::{Answer, Running, answer_of, ask, bare};
 use crate::terminal::Terminal;
 
 pub(crate) const RECORD: &str = "redlock-quorum:1";
@@ -272,6 +273,34 @@ fn token_extends_a_held_lock_unless_the_list_is_too_short() {
     assert_eq!(short.code, 69, "{short:?}");
     assert!(short.cause().contains("it belongs to a set of 3 masters"), "{short:?}");
     on(&all, ["release", "k", &token]).success();
+}
+
+/// The two spellings of the list take turns, so each `init` draws a new set.
+#[test]
+fn held_locks_outlive_repeated_inits() {
+    for count in [3, 5] {
+        let servers = brand_new(count);
+        let all: Vec<_> = servers.iter().collect();
+        on(&all, ["init", "--yes"]).success();
+        let acquired = on(&all, ["acquire", "k", "--ttl", "50s"]);
+        let token = acquired.success().split(' ').next().unwrap().to_owned();
+        let mut run = bare(["run", "held", "--ttl", "4s", "--", "sleep", "6"]);
+        run.env("REDLOCK_NODES", urls(&all));
+        let mut run = Running::start(run);
+        let spelled = urls(&all).replace("127.0.0.1", "localhost");
+        let mut sets = BTreeSet::new();
+        while !run.has_ended() {
+            for (nodes, option) in [(&spelled, "--yes"), (&urls(&all), "--again")] {
+                answer_of(bare(["init", option]).env("REDLOCK_NODES", nodes)).success();
+                sets.insert(set(&servers[0]));
+                on(&all, ["extend", "k", &token, "--ttl", "50s"]).success();
+            }
+        }
+        let held = run.answer();
+        assert_eq!((held.code, held.err.as_str()), (0, ""), "{held:?}");
+        assert!(sets.len() > 2, "{sets:?}");
+        on(&all, ["release", "k", &token]).success();
+    }
 }
 
 #[test]

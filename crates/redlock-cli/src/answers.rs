@@ -268,11 +268,11 @@ pub(crate) fn released(votes: &Votes) -> String {
     in_one_line(votes.iter().map(|vote| (vote, one(vote))).collect())
 }
 
-/// Returns the causes of unknown answers.
-pub(crate) fn causes<'a>(nodes: impl IntoIterator<Item = &'a NodeVote>) -> Vec<&'a Cause> {
-    let cause = |node: &'a NodeVote| match &node.verdict {
-        Verdict::Unknown(cause) => Some(cause),
-        _ => None,
+/// Returns the causes of answers that are unknown, or are not votes.
+pub(crate) fn causes<'a>(nodes: impl IntoIterator<Item = &'a NodeVote>) -> Vec<Cause> {
+    let cause = |node: &'a NodeVote| match (&node.verdict, &node.not_admitted) {
+        (Verdict::Unknown(cause), _) => Some(cause.clone()),
+        (_, not) => not.clone().map(|not| Cause::NotAdmitted(not.into())),
     };
     nodes.into_iter().filter_map(cause).collect()
 }

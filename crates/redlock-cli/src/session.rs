@@ -283,10 +283,10 @@ impl Session {
 
     /// Ends the line of a failure without a quorum with the next step. Another client that holds
     /// the lock is not a fault, so no step follows it.
-    pub(crate) async fn explained(&self, failure: Failure, causes: &[&Cause]) -> Failure {
+    pub(crate) async fn explained(&self, failure: Failure, causes: &[Cause]) -> Failure {
         match failure.code {
             HELD => failure,
-            UNAVAILABLE if causes.iter().any(|cause| lists_lacks(cause)) => {
+            UNAVAILABLE if causes.iter().any(lists_lacks) => {
                 let lacking = self.lacking().await;
                 let lacking = Some(lacking).filter(|lacking| !lacking.is_empty());
                 let failure =
@@ -302,16 +302,16 @@ impl Session {
     }
 
     /// Returns the next step for these causes.
-    pub(crate) fn next_step(&self, causes: &[&Cause]) -> String {
+    pub(crate) fn next_step(&self, causes: &[Cause]) -> String {
         self.step(causes).unwrap_or_else(|| EXAMINE.into())
     }
 
     /// Returns the particular step for the cause that has to be fixed first.
-    fn step(&self, causes: &[&Cause]) -> Option<String> {
-        if let Some(lists) = causes.iter().copied().find_map(lists::of_cause) {
+    fn step(&self, causes: &[Cause]) -> Option<String> {
+        if let Some(lists) = causes.iter().find_map(lists::of_cause) {
             return Some(lists::fix(lists).into_owned());
         }
-        if causes.iter().copied().any(lists::is_duplicate) {
+        if causes.iter().any(lists::is_duplicate) {
             return Some(LIST_ONCE.into());
         }
         if causes.iter().any(|cause| cause.tls() == Some(TlsFault::Failed)) {
@@ -320,7 +320,7 @@ impl Session {
         if causes.iter().any(|cause| cause.tls() == Some(TlsFault::Rejected)) {
             return Some(format!("redlock shows {}", self.certificate));
         }
-        causes.contains(&&Cause::TimedOut).then(|| {
+        causes.contains(&Cause::TimedOut).then(|| {
             format!(
                 "check that the masters run and can be reached, or use a longer --node-timeout \
                  (now {})",

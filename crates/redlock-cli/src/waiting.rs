@@ -245,7 +245,7 @@ impl Session {
     ) -> Failure {
         let causes = answers::causes(votes.into_iter().flatten());
         let step = next_step(votes.is_some_and(Votes::may_be_new), again);
-        let has_other_step = |cause: &&Cause| lists_lacks(cause) || lists::is_duplicate(cause);
+        let has_other_step = |cause: &Cause| lists_lacks(cause) || lists::is_duplicate(cause);
         match step.filter(|_| !causes.iter().any(has_other_step)) {
             Some(step) => failure.with_hint(&step),
             None => self.explained(failure, &causes).await,

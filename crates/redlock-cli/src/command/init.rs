@@ -116,8 +116,8 @@ async fn patiently<T>(session: &Session, init: impl Future<Output = T>) -> T {
     done
 }
 
-fn causes(nodes: &[InitNode]) -> Vec<&Cause> {
-    nodes.iter().filter_map(|node| node.cause.as_ref()).collect()
+fn causes(nodes: &[InitNode]) -> Vec<Cause> {
+    nodes.iter().filter_map(|node| node.cause.clone()).collect()
 }
 
 /// Returns `true` if a refusal shows the recorded set and the list, or is about duplicate
@@ -126,9 +126,7 @@ fn shows_lists(error: &InitError, warning: Option<&ListWarning>) -> bool {
     let is_of_names = warning.is_some_and(|warning| warning.doubt == ListDoubt::Names);
     match error {
         InitError::OtherSet { .. } => true,
-        InitError::Unread { nodes, .. } if causes(nodes).into_iter().any(lists::is_duplicate) => {
-            true
-        }
+        InitError::Unread { nodes, .. } if causes(nodes).iter().any(lists::is_duplicate) => true,
         InitError::Unread { .. } => is_of_names,
         _ => false,
     }

@@ -54,7 +54,7 @@ fn refusal(session: &Session, nodes: &[NodeReport]) -> Option<Failure> {
     let is_read = |node: &&NodeReport| node.server.is_some() && !is_duplicate(node);
     let (read, unread): (Vec<_>, Vec<_>) = nodes.iter().partition(is_read);
     if read.len() < quorum(nodes.len()) && !nodes.iter().any(is_duplicate) {
-        let causes: Vec<_> = nodes.iter().filter_map(|node| node.cause.as_ref()).collect();
+        let causes: Vec<_> = nodes.iter().filter_map(|node| node.cause.clone()).collect();
         let cause = anyhow!("{TOO_FEW}: {}; {}", answers(nodes), session.next_step(&causes));
         return Some(Failure::new(UNAVAILABLE, cause));
     }

@@ -66,6 +66,9 @@ fn lists_of_one_to_three_of_five_are_refused_with_both_lists() {
         let status = on(list, ["status", "k", "--json"]);
         assert_eq!((status.code, &status.json()["state"]), (69, &"undecided".into()), "{status:?}");
         assert_eq!(status.json()["set"]["size"], 5, "{status:?}");
+        for listing in [&status, &on(list, ["status"])] {
+            assert!(listing.cause().contains("; correct the list of masters; "), "{listing:?}");
+        }
         let init = on(list, ["init", "--yes"]);
         assert_eq!(init.code, 64, "{init:?}");
         for words in

@@ -258,7 +258,7 @@ fn record_set(servers: &[&RedisServer], set: &str) {
 
 /// `redlock extend` is a new process, so it is not a holder that learns of another set later.
 #[test]
-fn token_extends_a_held_lock_unless_the_list_is_too_short() {
+fn token_extends_and_releases_unless_the_list_is_too_short() {
     let servers = brand_new(5);
     let all: Vec<_> = servers.iter().collect();
     on(&all, ["init", "--yes"]).success();
@@ -272,9 +272,11 @@ fn token_extends_a_held_lock_unless_the_list_is_too_short() {
     on(&all[..3], ["init", "--again"]).success();
     assert!(is_refused());
     extend(&all).success();
-    let short = extend(&all[..1]);
-    assert_eq!(short.code, 69, "{short:?}");
-    assert!(short.cause().contains("it belongs to a set of 3 masters"), "{short:?}");
+    for word in ["extend", "release"] {
+        let short = on(&all[..1], [word, "k", &token]);
+        assert_eq!(short.code, 69, "{short:?}");
+        assert!(short.cause().contains("it belongs to a set of 3 masters"), "{short:?}");
+    }
     on(&all, ["release", "k", &token]).success();
 }
 

@@ -270,6 +270,8 @@ impl Client {
                     });
                 }
                 if let Ticket::Release(_) = ticket {
+                    let elsewhere = self.masters.elsewhere(vote.master).map(Counts::Not);
+                    let judged = Judged { counts: elsewhere.as_ref().unwrap_or(&counts), ..judged };
                     self.with_locks(at, |locks, cx| locks.release_answered(lock, vote, judged, cx));
                 }
             }

@@ -171,15 +171,20 @@ impl Release {
         self.is_waiting() && !was_waiting
     }
 
-    /// Records the answer of `master`.
+    /// Records the answer of `master`. A deletion is valid whether or not the master votes. If the
+    /// lock is of another process and the list does not fit the set of the master, the answer
+    /// confirms nothing: the lock may be on masters that the list lacks.
     pub fn vote(
         &mut self,
         master: usize,
-        answer: &Answer,
+        judged: Judged<'_>,
         latency: Duration,
         now: Instant,
     ) -> Option<Released> {
-        self.answers[master] = LastAnswer::of(Judged { answer, counts: &Counts::Yes }, latency);
+        let answer = judged.answer;
+        let is_elsewhere = self.is_of_another && judged.is_of_wrong_list();
+        let counts = if is_elsewhere { judged.counts } else { &Counts::Yes };
+        self.answers[master] = LastAnswer::of(Judged { answer, counts }, latency);
         self.pending.remove(master);
         if let Copy::Sent(expires) = self.copies[master] {
             let is_gone = match &answer.verdict {
@@ -201,6 +206,8 @@ impl Release {
             };
             if is_gone {
                 self.copies[master] = Copy::Gone;
+            }
+            if is_gone && !is_elsewhere {
                 // A key that an earlier request of ours has deleted no longer exists for this one.
                 let is_ours = matches!(answer.verdict, Verdict::NotOurs)
                     && self.asked_before.contains(master);

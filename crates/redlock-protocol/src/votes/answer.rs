@@ -44,6 +44,11 @@ impl<'a> Judged<'a> {
         *self.counts == Counts::Yes
     }
 
+    /// Returns `true` if the answer is invalid because the list does not fit the master's set.
+    pub(crate) fn is_of_wrong_list(self) -> bool {
+        matches!(self.counts, Counts::Not(Cause::NotAdmitted(not)) if not.why.is_wrong_list())
+    }
+
     /// Returns the effective verdict of the answer.
     #[inline]
     pub(crate) fn verdict(self) -> Cow<'a, Verdict> {

@@ -9,7 +9,7 @@ use super::link::StepFailure;
 use super::millis::ceil_millis;
 use super::{Context, Masters, News};
 use crate::admission::{Event, Misfit};
-use crate::client::view::Voters as _;
+use crate::client::view::{Purpose, Voters as _};
 use crate::incarnations::Continuity;
 use crate::master_set::MasterSet;
 use crate::meeting_point::Weight;
@@ -64,6 +64,13 @@ impl Masters {
         };
         let why = NotAdmitted::wrong_list(why, self.lists(master));
         Some(Cause::NotAdmitted(why.into()))
+    }
+
+    /// Returns why a lock that another process acquired on `master` may also be on masters that our
+    /// list lacks.
+    pub fn elsewhere(&self, master: usize) -> Option<Cause> {
+        let is_elsewhere = self.refused(Purpose::Resume).contains(master);
+        is_elsewhere.then(|| self.misfit(master)).flatten()
     }
 
     /// Returns the set that `master` belongs to, and our list.

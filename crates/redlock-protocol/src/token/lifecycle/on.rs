@@ -218,9 +218,7 @@ impl Answered<'_> {
         let Self { master, judged, sent_at, .. } = self;
         match self.to {
             Asked::First => release.acquired(master, judged.answer),
-            Asked::Release => {
-                release.vote(master, judged.answer, now.saturating_since(sent_at), now)
-            }
+            Asked::Release => release.vote(master, judged, now.saturating_since(sent_at), now),
             _ => None,
         }
     }

@@ -1,5 +1,8 @@
 //! One release, answer by answer.
 
+use redlock_core::admission::Names;
+use redlock_core::{Lists, NotAdmitted, WhyNot};
+
 use super::*;
 use crate::lab::*;
 
@@ -20,8 +23,12 @@ fn release_of(copies: usize, was_lost: bool) -> Release {
     Release::new(ledger(&answers), MasterSet::EMPTY, ms(1_100), was_lost, at(0))
 }
 
+fn valid(answer: &Answer) -> Judged<'_> {
+    Judged { answer, counts: &Counts::Yes }
+}
+
 fn vote(release: &mut Release, master: usize, answer: &Answer) -> Option<Released> {
-    release.vote(master, answer, ms(1), at(1))
+    release.vote(master, valid(answer), ms(1), at(1))
 }
 
 /// Computes the expected result from all answers together.
@@ -194,13 +201,13 @@ fn unsettled_key_has_no_known_expiry() {
 fn an_error_reply_shows_that_nothing_is_left_in_the_buffers() {
     let mut release = unsettled();
     release.send_again(0);
-    release.vote(0, &busy(), ms(1), at(200));
+    release.vote(0, valid(&busy()), ms(1), at(200));
     assert_eq!(release.left(0, at(300)), Some(ms(1_000)));
     release.send_again(0);
-    release.vote(0, &busy(), ms(1), at(400));
+    release.vote(0, valid(&busy()), ms(1), at(400));
     assert_eq!(release.left(0, at(500)), Some(ms(800)), "the first reply applies");
     release.send_again(0);
-    release.vote(0, &closed(), ms(1), at(600));
+    release.vote(0, valid(&closed()), ms(1), at(600));
     assert_eq!(release.left(0, at(700)), Some(ms(600)), "silence changes nothing");
     release.expire(at(1_300));
     assert!(release.has_failed(0), "until then and no longer");
@@ -213,10 +220,10 @@ fn an_error_reply_after_the_key_has_expired_ends_it() {
     let mut release = release_of(5, false);
     release.send();
     assert_eq!(release.left(0, at(0)), Some(ms(1_100)));
-    release.vote(0, &busy(), ms(1), at(1_100));
+    release.vote(0, valid(&busy()), ms(1), at(1_100));
     assert!(release.has_failed(0));
     release.send_again(0);
-    release.vote(0, &busy(), ms(1), at(1_101));
+    release.vote(0, valid(&busy()), ms(1), at(1_101));
     assert!(!release.unacknowledged().contains(0));
 }
 
@@ -262,9 +269,9 @@ fn lock_that_another_could_have_acquired_was_not_ours() {
     let ledger = ledger(&[granted(), granted(), granted(), held(), held()]);
     let mut release = Release::new(ledger, MasterSet::EMPTY, ms(1_100), false, at(0));
     release.send();
-    release.vote(0, &granted(), ms(1), at(1));
-    release.vote(1, &granted(), ms(1), at(1));
-    let released = release.vote(2, &not_ours(), ms(1), at(1));
+    release.vote(0, valid(&granted()), ms(1), at(1));
+    release.vote(1, valid(&granted()), ms(1), at(1));
+    let released = release.vote(2, valid(&not_ours()), ms(1), at(1));
     assert_eq!(released, Some(Released::NotOurs), "three of five were free for another");
 }
 
@@ -274,8 +281,12 @@ fn masters_that_refused_are_known_free_of_the_key() {
     let ledger = ledger(&[granted(), granted(), granted(), held(), held()]);
     let mut release = Release::new(ledger, MasterSet::EMPTY, ms(1_100), false, at(0));
     release.send();
-    release.vote(0, &granted(), ms(1), at(1));
-    assert_eq!(release.vote(1, &granted(), ms(1), at(1)), None, "another client may have had it");
+    release.vote(0, valid(&granted()), ms(1), at(1));
+    assert_eq!(
+        release.vote(1, valid(&granted()), ms(1), at(1)),
+        None,
+        "another client may have had it"
+    );
     assert_eq!(release.time_out(), Some(Released::Done));
 }
 
@@ -285,7 +296,7 @@ fn key_expires_on_a_master_that_got_no_later_request() {
     ledger.write(0, (&unsent()).into(), Duration::ZERO);
     let mut release = Release::new(ledger, MasterSet::EMPTY, ms(1_100), false, at(0));
     release.send();
-    release.vote(0, &unsent(), ms(0), at(0));
+    release.vote(0, valid(&unsent()), ms(0), at(0));
     assert_eq!(release.left(0, at(100)), Some(ms(1_000)));
 }
 
@@ -374,4 +385,25 @@ fn release_waits_for_possible_holders_until_the_timeout() {
     assert_eq!(release.pending(), MasterSet::from_iter([0, 2]));
     release.time_out();
     assert_eq!(release.pending(), MasterSet::EMPTY);
+}
+
+/// A quorum of a list that is too short has deleted the key, and others may still have it.
+#[test]
+fn masters_of_a_longer_list_do_not_confirm_a_release_by_token() {
+    let lists = Lists::new(None, Names::default());
+    let why = NotAdmitted::wrong_list(WhyNot::SetSize, lists);
+    let counts = Counts::Not(Cause::NotAdmitted(why.into()));
+    for (is_of_another, wanted) in [(true, Released::Unconfirmed), (false, Released::Done)] {
+        let release = release_of(5, false);
+        let mut release = if is_of_another { release.of_another() } else { release };
+        release.send();
+        let answer = Answer::granted();
+        for master in 0..5 {
+            release.vote(master, Judged { answer: &answer, counts: &counts }, ms(1), at(1));
+        }
+        assert_eq!(release.outcome(), Some(wanted));
+        assert!(release.is_over(), "the keys are deleted");
+        let is_shown = matches!(release.answers()[0].verdict, Verdict::Unknown(_));
+        assert_eq!(is_shown, is_of_another);
+    }
 }

@@ -1,7 +1,8 @@
 //! A handle whose list of masters does not fit the recorded set, and a handle that runs while the
 //! set changes.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -15,7 +16,7 @@ use redlock_testkit::SimNodes;
 use tokio::time::{Instant, sleep};
 
 use crate::admission::forgetting::MAX_TTL;
-use crate::arena::{RESOURCE, ms};
+use crate::arena::{RESOURCE, heal, ms, partition};
 
 /// Longer than a reading of a master is trusted.
 const STALE: Duration = ms(80_000);
@@ -112,6 +113,25 @@ async fn running_clients_learn_of_a_set_and_keep_their_locks() {
     assert_eq!(three.list_warning(), None);
 }
 
+#[tokio::test(start_paused = true)]
+async fn reconnected_clients_learn_of_a_set_and_keep_their_locks() {
+    let masters = SimNodes::new(5, 0);
+    let client = masters.another_client();
+    let three = Redlock::builder().masters(client.nodes()[..3].to_vec()).clock(masters.clock());
+    let three = three.max_ttl(MAX_TTL).ttl(MAX_TTL).build().unwrap();
+    three.init().await.unwrap();
+    let guard = three.try_lock("held").await.unwrap();
+    on(&masters, &[0, 1, 2, 3, 4]).build().unwrap().init_with(AGAIN).await.unwrap();
+    three.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
+    partition(&client[..3]);
+    sleep(ms(1)).await;
+    heal(&client[..3]);
+    sleep(ms(100)).await;
+    assert_eq!(whys(&refused(&three).await), [Some(WhyNot::SetSize); 3]);
+    guard.extend(MAX_TTL).await.unwrap();
+    assert_eq!(guard.copies(), 3);
+}
+
 /// Two sets differ for a moment while `init` writes. This may pass, so callers wait.
 #[tokio::test(start_paused = true)]
 async fn callers_wait_while_the_sets_differ() {
@@ -152,6 +172,65 @@ async fn restarted_masters_get_the_set_of_the_others_back() {
     }
     assert!(before.is_some());
     assert_eq!(masters[0].data().record.set, before);
+}
+
+/// A master that counts the requests of its client by their kind.
+struct Counted(Arc<dyn Node>, Arc<Mutex<BTreeMap<String, usize>>>);
+
+impl Node for Counted {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn submit(&self, op: Op, slot: VoteSlot) {
+        let kind = match op.admission_op() {
+            Some(op) => format!("{op:?}"),
+            None => format!("{:?}", op.verb()),
+        };
+        *self.1.lock().unwrap().entry(kind).or_default() += 1;
+        self.0.submit(op, slot);
+    }
+
+    fn set_admitted(&self, run: Option<Identity>) {
+        self.0.set_admitted(run);
+    }
+
+    fn drive(self: Arc<Self>, events: Events) -> Option<BoxFuture<'static, ()>> {
+        self.0.clone().drive(events)
+    }
+
+    fn is_in_virtual_time(&self) -> bool {
+        true
+    }
+}
+
+/// The set comes with the record, which is read on each connection and about once a minute.
+#[tokio::test(start_paused = true)]
+async fn recorded_set_costs_no_request() {
+    const MINUTES: usize = 20;
+    let mut counts = Vec::new();
+    for has_set in [true, false] {
+        let masters = five();
+        if !has_set {
+            (0..5).for_each(|one| masters[one].edit_data(|data| data.record.set = None));
+        }
+        let counted = Arc::new(Mutex::new(BTreeMap::new()));
+        let count = |node: &Arc<dyn Node>| -> Arc<dyn Node> {
+            Arc::new(Counted(node.clone(), counted.clone()))
+        };
+        let nodes = masters.another_client().nodes().iter().map(count).collect();
+        let redlock = Redlock::builder().masters(nodes).clock(masters.clock()).seed(1);
+        let redlock = redlock.max_ttl(MAX_TTL).ttl(MAX_TTL).build().unwrap();
+        for _ in 0..MINUTES {
+            redlock.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
+            sleep(ms(60_000)).await;
+        }
+        assert_eq!(masters[0].data().record.set.is_some(), has_set);
+        counts.push(counted.lock().unwrap().clone());
+    }
+    assert_eq!(counts[0], counts[1]);
+    let reads = counts[0]["ReadFacts"] / 5;
+    assert!(reads <= 20 * MINUTES / 15, "a pause is at least 45 s: {counts:?}");
 }
 
 /// A master whose first connection takes some time.

@@ -51,6 +51,10 @@ fn dev_admits_its_masters_for_the_given_prefix_and_max_ttl() {
     let ask = |words: &[&str]| answer_of(bare([]).args(words).env("REDLOCK_NODES", nodes));
     assert_eq!(ask(&["acquire", "k", "--json", "--prefix", "p:"]).json()["ttl_ms"], 5_000);
     assert_eq!(ask(&["acquire", "k"]).code, 69, "another namespace is new");
+    let status = ask(&["status", "k", "--json", "--prefix", "p:"]);
+    assert_eq!(status.json()["set"]["size"], 1, "{status:?}");
+    let other = ask(&["status", "k", "--json"]);
+    assert!(other.json()["set"].is_null(), "{other:?}");
     dev.signal(Signal::TERM);
     assert_eq!(dev.answer().code, 0);
 }

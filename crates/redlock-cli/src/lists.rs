@@ -43,6 +43,12 @@ pub(crate) fn fix(lists: &Lists) -> Cow<'static, str> {
     }
 }
 
+/// Returns the fix for the list, if a wrong list is one of these causes.
+pub(crate) fn fix_among(causes: &[Cause]) -> Option<Cow<'static, str>> {
+    let once = || causes.iter().any(is_duplicate).then_some(LIST_ONCE.into());
+    causes.iter().find_map(of_cause).map(fix).or_else(once)
+}
+
 fn fix_without_duplicates(lists: &Lists) -> &'static str {
     match lists.needs_again {
         false if lists.are_equal() => "run redlock init when every master votes",

@@ -18,7 +18,7 @@ use crate::exit::{Failure, HELD, UNAVAILABLE};
 use crate::global::Global;
 use crate::held::Held;
 use crate::label::label;
-use crate::lists::{self, LIST_ONCE};
+use crate::lists;
 use crate::masters::{self, Masters};
 use crate::moment;
 use crate::rights;
@@ -308,11 +308,8 @@ impl Session {
 
     /// Returns the particular step for the cause that has to be fixed first.
     fn step(&self, causes: &[Cause]) -> Option<String> {
-        if let Some(lists) = causes.iter().find_map(lists::of_cause) {
-            return Some(lists::fix(lists).into_owned());
-        }
-        if causes.iter().any(lists::is_duplicate) {
-            return Some(LIST_ONCE.into());
+        if let Some(fix) = lists::fix_among(causes) {
+            return Some(fix.into_owned());
         }
         if causes.iter().any(|cause| cause.tls() == Some(TlsFault::Failed)) {
             return Some(format!("redlock trusts {}", self.ca));

@@ -75,14 +75,13 @@ fn stories_for_broken_clients_are_kept_by_the_client_that_ships() {
 }
 
 #[test]
-fn a_failing_story_shrinks_to_a_few_faults() {
+fn failing_stories_shrink_to_a_few_faults() {
     let flaw = Flaw::CountsUnknown;
     let play = |story: &Story| story.play_broken(flaw);
     let failing = (0..400).map(|seed| Story::for_flaw(flaw, seed));
-    let (story, violation) = failing
-        .into_iter()
-        .find_map(|story| Some((story.clone(), play(&story).violation?)))
-        .unwrap();
-    let (short, violation) = story.shrink(violation, play);
-    assert!(short.len() <= 4, "{}", Found { story: short, violation });
+    let failing = failing.filter_map(|story| Some((story.clone(), play(&story).violation?)));
+    for (story, violation) in failing.take(5) {
+        let (short, violation) = story.shrink(violation, play);
+        assert!(short.len() <= 5, "{}", Found { story: short, violation });
+    }
 }

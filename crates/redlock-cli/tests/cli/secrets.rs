@@ -108,5 +108,6 @@ fn command_does_not_inherit_the_masters() {
     for name in ["REDLOCK_NODES", "REDLOCK_TLS"] {
         assert!(!answer.out.contains(name), "{name}");
     }
-    assert!(!answer.out.contains(&servers[0].port().to_string()), "no URL at all");
+    // A token or an id can contain the digits of the port.
+    assert!(!answer.out.contains(&format!(":{}", servers[0].port())), "no URL at all");
 }

@@ -1,7 +1,7 @@
 //! The findings as text: each problem once, with the names of its masters, after the problems that
 //! cause it.
 
-use super::findings::{Finding, Rank, Severity};
+use super::finding::{Finding, Rank, Severity};
 
 /// One problem, and where it was found.
 pub(super) struct Block<'a> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redlock_quorum::commands::Purpose;
 
-use super::findings::{Finding, Rank};
+use super::finding::{Finding, Rank};
 use super::keys;
 use super::probe::Probe;
 use crate::rights;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use super::findings::{Finding, Rank};
+use super::finding::{Finding, Rank};
 use super::no_vote::NO_TOKEN;
 use super::probe::Probe;
 use crate::dashes::quoted;

@@ -2,6 +2,7 @@
 
 mod blocks;
 mod examined;
+mod finding;
 mod findings;
 mod keys;
 mod no_vote;
@@ -28,7 +29,8 @@ use crate::lists;
 use crate::output;
 use crate::session::Session;
 use blocks::{Block, blocks};
-use findings::{Finding, find};
+use finding::Finding;
+use findings::find;
 use probe::Probe;
 use settings::{Setting, settings};
 

@@ -118,7 +118,8 @@ pub(super) async fn at_all(global: &Global, session: &Session, nodes: &[NodeRepo
             Some(server) => {
                 let asks = Asks::of(global, server);
                 let probe = async |master: &mut Direct| probe(master, &asks).await;
-                direct::ask(&session.masters, url, PATIENCE * 3, probe).await
+                // A master half a second away needs so long for the queries, one after the other.
+                direct::ask(&session.masters, url, PATIENCE * 5, probe).await
             }
             // Another finding has the reason.
             None => Ok(Probe::default()),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use redlock_quorum::{ListDoubt, ListWarning, Lists, NodeReport, RecordedSet, Standing};
 
-use super::findings::Finding;
+use super::finding::Finding;
 use super::probe::Probe;
 use crate::lists;
 

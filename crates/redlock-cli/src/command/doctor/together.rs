@@ -2,7 +2,7 @@
 
 use redlock_quorum::{NodeReport, Standing, quorum};
 
-use super::findings::{Finding, Rank};
+use super::finding::{Finding, Rank};
 use crate::duration::spelled;
 use crate::lists;
 

@@ -62,7 +62,8 @@ async fn init_names_duplicate_addresses_and_never_records_them() {
 }
 
 /// How often each command was executed on all masters together. Excludes those that look for
-/// remaining keys, and the search for a queue, which only some releases need.
+/// remaining keys, and the search for a queue, which only some releases need. EVAL and EVALSHA count
+/// as one, because their shares depend on when a server shows that it has a script.
 fn commands(servers: &RedisServers) -> BTreeMap<String, u64> {
     let mut commands = BTreeMap::new();
     for server in servers.iter() {
@@ -70,6 +71,7 @@ fn commands(servers: &RedisServers) -> BTreeMap<String, u64> {
         let lines = stats.lines().filter_map(|line| line.strip_prefix("cmdstat_"));
         for (command, rest) in lines.filter_map(|line| line.split_once(":calls=")) {
             let calls: u64 = rest.split(',').next().unwrap().parse().unwrap();
+            let command = if command == "eval" { "evalsha" } else { command };
             *commands.entry(command.to_owned()).or_default() += calls;
         }
     }

@@ -18,7 +18,7 @@ pub(super) struct Load {
 /// How many waits of process B are counted for each load.
 const WAITS: usize = 20;
 
-pub(super) fn far(masters: &SimNodes, trip: Duration, seed: u64) -> (SimNodes, Redlock) {
+fn far(masters: &SimNodes, trip: Duration, seed: u64) -> (SimNodes, Redlock) {
     let client = masters.another_client();
     client.iter().for_each(|master| master.delay(trip..=trip, trip..=trip));
     // The node timeout lasts for several round trips.
@@ -28,9 +28,9 @@ pub(super) fn far(masters: &SimNodes, trip: Duration, seed: u64) -> (SimNodes, R
 }
 
 /// When holds of process A have begun.
-pub(super) type Begun = Arc<Mutex<Vec<redlock_core::Instant>>>;
+type Begun = Arc<Mutex<Vec<redlock_core::Instant>>>;
 
-pub(super) fn take_again_and_again(
+fn take_again_and_again(
     redlock: &Redlock,
     load: Load,
     clock: &Clock,
@@ -52,7 +52,7 @@ pub(super) fn take_again_and_again(
 }
 
 /// How many releases since `from` have left the key to anybody.
-pub(super) fn open_releases(masters: &SimNodes, from: redlock_core::Instant) -> u64 {
+fn open_releases(masters: &SimNodes, from: redlock_core::Instant) -> u64 {
     let is_open = |verb| matches!(verb, Verb::Leave { leaving: Leaving::Open });
     let of = |master: &Arc<SimNode>| {
         master.log().iter().filter(|one| one.at >= from && is_open(one.verb)).count() as u64
@@ -62,11 +62,10 @@ pub(super) fn open_releases(masters: &SimNodes, from: redlock_core::Instant) -> 
 
 /// No wait of process B is passed by more than two holds of process A, or three if a release was
 /// open, however many callers A has.
-async fn assert_in_order(load: Load, seed: u64) {
-    let masters = admitted(3, seed);
+pub(super) async fn assert_in_order(masters: &SimNodes, load: Load, seed: u64) {
     let clock = masters.clock();
     let ((_a, a), (_b, b)) =
-        (far(&masters, load.trip, seed * 2), far(&masters, load.trip, seed * 2 + 1));
+        (far(masters, load.trip, seed * 2), far(masters, load.trip, seed * 2 + 1));
     let begun = Begun::default();
     let callers = take_again_and_again(&a, load, &clock, &begun);
     sleep(load.holds / 3).await;
@@ -76,7 +75,7 @@ async fn assert_in_order(load: Load, seed: u64) {
         let guard = b.lock(RESOURCE).wait(most).await.expect("it is served");
         let passed = begun.lock().unwrap().iter().filter(|at| **at > asked).count() as u64;
         if passed > 2 {
-            let open = open_releases(&masters, asked);
+            let open = open_releases(masters, asked);
             assert!(passed <= 2 + open, "wait {number} of {load:?}: {passed} passed, {open} open");
         }
         sleep(ms(1)).await;
@@ -93,7 +92,7 @@ async fn assert_all_in_order(holds: Duration) {
             .into_iter()
             .flat_map(|pauses| [0, 1, 5, 10].map(|trip| (ms(pauses), ms(trip))))
         {
-            assert_in_order(Load { callers, holds, pauses, trip }, 15).await;
+            assert_in_order(&admitted(3, 15), Load { callers, holds, pauses, trip }, 15).await;
         }
     }
 }
@@ -125,7 +124,7 @@ fn waiting_process_is_next_with_300_ms_round_trips() {
         for callers in [1, 2] {
             for holds in [1_200, 2_500].map(ms) {
                 let load = Load { callers, holds, pauses: ms(0), trip: ms(150) };
-                assert_in_order(load, seed).await;
+                assert_in_order(&admitted(3, seed), load, seed).await;
             }
         }
         Ok(())

@@ -17,7 +17,7 @@ pub(crate) fn label(global: &Global) -> Result<Option<String>, Failure> {
     let Some(given) = given.map(|given| given.to_string_lossy()) else { return Ok(None) };
     Label::parse(&given).map(|label| Some(label.to_string())).map_err(|invalid| {
         let origin = global.origin(&LABEL);
-        // The valid part of a secret is a secret, too.
+        // The valid part of a secret must also stay hidden.
         let fits = Label::nearest(&given).ok().filter(|_| !printable::may_be_secret(&given));
         let example = fits.map(|fits| format!("; for example: {fits}")).unwrap_or_default();
         Failure::usage(anyhow!("{origin}: {invalid}{example}"))

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// The longest text of a server that is shown, in characters. Longer texts are cut.
+/// Texts of servers are cut after this many characters.
 const LEN_MAX: usize = 1_000;
 
 /// Returns a server's text as a part of one line: without characters that change how the line looks,
@@ -13,7 +13,8 @@ pub fn line(text: &str) -> String {
     if cut.is_some() { shown + "..." } else { shown }
 }
 
-/// The same for a text with lines, which may be made of texts from others.
+/// Returns the text with all invisible characters escaped except line feeds. Parts of it may come
+/// from others.
 pub fn lines(text: &str) -> Cow<'_, str> {
     if !text.contains(|c| is_invisible(c) && c != '\n') {
         return text.into();

@@ -18,7 +18,7 @@ pub enum ServerError {
     UnknownCommand,
     /// The server allows scripts only keys that the call declares.
     UndeclaredKey,
-    /// The server accepts only clients of its own host: `DENIED`.
+    /// The server accepts only clients on the same host: `DENIED`.
     Protected,
     /// The server does not have the database.
     NoDatabase,

@@ -68,7 +68,7 @@ const NEVER_ENDS: &str = "this reservation never expires, so this master grants 
 const FOREIGN_KEY: &str = "this key is not a lock, so this master grants no lock of this \
     name; find out what wrote it and delete it, or use another name for the lock";
 
-/// Returns what is wrong with the keys of the masters, with the fix.
+/// Returns a note for each bad key of the masters, with the fix.
 fn notes(session: &Session, status: &redlock_quorum::Status) -> Vec<String> {
     let name = quoted(OsStr::from_bytes(session.key.as_bytes()));
     let force = format!("redlock release --force {name}");

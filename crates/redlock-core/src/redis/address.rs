@@ -96,7 +96,7 @@ fn tcp(host: &str, port: u16, tls: bool) -> Place {
 
 impl Login {
     fn of(info: &RedisConnectionInfo) -> Self {
-        // An empty text is what remains of an unset variable, and is no log-in in any form of URL.
+        // An unset variable leaves an empty text, which no form of URL treats as a log-in.
         let given = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(str::to_owned);
         let (username, password) = (given(info.username()), given(info.password()));
         Self { username, password, db: info.db() }

@@ -38,8 +38,8 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Marks the first connection as being made, before the first poll, so that a master that was
-    /// never tried is not taken for an unreachable one.
+    /// Marks the first connection as being made, before the first poll, so that it is not reported
+    /// as unreachable before anything was tried.
     pub(super) fn new(node: Arc<RedisNode>, events: Events) -> Self {
         let number = node.links.fetch_add(1, Ordering::Relaxed) + 1;
         let unanswered = node.wire().end(State::Connecting);

@@ -97,7 +97,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
         }
     }
 
-    /// Sleeps behind `rank` others in the queue. The head is called when it is its turn, unless the
+    /// Sleeps while `rank` others are ahead in the queue. The head is called when it is its turn, unless the
     /// others have stopped.
     pub(super) fn sleep_behind(&mut self, rank: u32, answer: QueueAnswer, at: Moment) -> Step<Id> {
         let sleep = match answer.reserved_for {

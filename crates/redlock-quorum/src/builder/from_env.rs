@@ -63,7 +63,7 @@ impl RedlockBuilder {
     /// line. The masters are one setting: if either variable of the environment names masters,
     /// the masters of the file are ignored.
     ///
-    /// Both this file and that of `REDLOCK_NODES_FILE` may be pipes. The call blocks until they end,
+    /// This file and the file in `REDLOCK_NODES_FILE` may be pipes. The call blocks until they end,
     /// for at most 10 s each. All other files are read for each connection, so they must be
     /// regular.
     ///

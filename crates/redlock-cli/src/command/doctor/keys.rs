@@ -98,7 +98,7 @@ fn foreign_locks(probe: &Probe) -> Option<Finding> {
     Some(match !probe.prefix.is_empty() {
         true => Finding::warning(what, impact, delete(keys)),
         false => {
-            let fix = "set a --prefix of its own for the locks, or use other names for them";
+            let fix = "choose a separate --prefix for the locks, or use other names for them";
             Finding::info(what, impact, fix)
         }
     })

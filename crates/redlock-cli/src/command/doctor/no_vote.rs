@@ -115,10 +115,9 @@ fn error_reply(error: ServerError) -> (&'static str, &'static str) {
             "find out who runs it, and stop it with SCRIPT KILL",
         ),
         ServerError::Loading => LOADING,
-        ServerError::TooManyClients => (
-            MISSED,
-            "raise maxclients in its configuration, or close connections that are not needed",
-        ),
+        ServerError::TooManyClients => {
+            (MISSED, "raise maxclients in its configuration, or close unused connections")
+        }
         _ => (MISSED, "check the server: its error is above"),
     }
 }

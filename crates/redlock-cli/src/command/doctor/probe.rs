@@ -36,7 +36,7 @@ pub(super) struct Probe {
     /// The features that the clients of the prefix use.
     #[serde(skip)]
     pub(super) uses: Uses,
-    /// The key of its record, and that of its ballots.
+    /// The keys of its record and its ballots.
     #[serde(skip)]
     pub(super) record: String,
     #[serde(skip)]
@@ -298,7 +298,7 @@ async fn keeps_writes(
     Ok((Some(appends == "yes" && syncs == "always"), None))
 }
 
-/// Returns `true` if the user may not use a command, or the server lacks it.
+/// Returns `true` if the user lacks the right to a command, or the server lacks it.
 fn is_unavailable(cause: &Cause) -> bool {
     let Cause::ErrorReply(text) = cause else { return false };
     matches!(ServerError::of(text), ServerError::Denied | ServerError::UnknownCommand)

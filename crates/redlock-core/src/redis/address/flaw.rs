@@ -198,7 +198,7 @@ const SOCKET_LOGIN: &str = "in the URL of a socket, write user and password as \
                             ?user=USER&pass=PASSWORD, and an @ of the path as %40";
 pub(super) const NO_PASSWORD: &str = "it has a user but no password; for a user with `nopass`, write any password, such as \
      redis://user:none@host; the : between them is not encoded";
-const NOT_UTF8: &str = "its user or password, decoded, is not UTF-8, which is not supported: give \
+const NOT_UTF8: &str = "its user or password, decoded, is not UTF-8: give \
                         the user another password";
 const ENCODED_HOST: &str = "its host has a % in it; write the : and the @ around a password as they \
                             are, and encode only the user and the password";

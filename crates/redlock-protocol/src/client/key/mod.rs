@@ -118,8 +118,8 @@ pub enum News {
     SaidAt(WaitingId, usize, &'static str),
 }
 
-/// The least time that a meeting point has to answer. A server or a client that pauses for a moment
-/// must not cost a process its place, because others would then be served before it for about a
+/// The least time that a meeting point has to answer. It covers a short pause of a server or a
+/// client. A process that leaves the queue because of such a pause is passed by others for about a
 /// second.
 const ANSWER_MIN: Duration = Duration::from_millis(50);
 /// The shortest and the longest reservation.
